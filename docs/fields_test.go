@@ -18,7 +18,7 @@ func fieldPaths(t *testing.T) map[string]bool {
 	t.Helper()
 	paths := map[string]bool{}
 	for _, file := range []string{
-		"bases/rcbox.dev_stores", "bases/rcbox.dev_clusterperfs",
+		"bases/rcbox.dev_stores", "bases/rcbox.dev_clusterperfs", "bases/rcbox.dev_storeoperations",
 		"box/rcbox.dev_chassis", "box/rcbox.dev_servers", "box/rcbox.dev_nodefences",
 	} {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -129,8 +129,9 @@ func TestReasons(t *testing.T) {
 	list := pages(t)
 	reasons := matches(regexp.MustCompile(`(?m)^\s+Reason\w+\s+= "(\w+)"`), sources.String())
 	for _, reason := range reasons {
-		if !strings.Contains(list["docs/store-reference.md"]+list["docs/clusterperf-resource.md"], "`"+reason+"`") {
-			t.Errorf("neither docs/store-reference.md nor docs/clusterperf-resource.md explains the reason %s", reason)
+		references := list["docs/store-reference.md"] + list["docs/clusterperf-resource.md"] + list["docs/store-operations.md"]
+		if !strings.Contains(references, "`"+reason+"`") {
+			t.Errorf("no reference of a resource explains the reason %s", reason)
 		}
 	}
 	if len(reasons) < 50 {

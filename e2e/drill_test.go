@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +29,25 @@ func storeIsDrilled(t *testing.T) {
 	})
 }
 
-func orderDrill(t *testing.T, order string) {
+// orderDrill makes a StoreOperation of this name; without a member the operator chooses one.
+func orderDrill(t *testing.T, name, member string) {
 	t.Helper()
-	kubectl(t, "annotate", "--overwrite", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationDrill+"="+order)
+	drill := ""
+	if member != "" {
+		drill = ", drill: {member: " + member + "}"
+	}
+	apply(t, fmt.Sprintf(`
+apiVersion: rcbox.dev/v1alpha1
+kind: StoreOperation
+metadata: {name: %s, namespace: %s}
+spec: {storeRef: {name: %s}, type: Drill%s}
+`, name, namespaceOf(t), storeName, drill))
+}
+
+// waitForOperation waits until a StoreOperation has ended so.
+func waitForOperation(t *testing.T, name string, phase v1alpha1.OperationPhase) {
+	t.Helper()
+	kubectl(t, "wait", "storeoperation", name, "-n", namespaceOf(t), "--for=jsonpath={.status.phase}="+string(phase), "--timeout=60s")
 }
 
 // holdsSomething is a master whose end would be noticed.
@@ -71,8 +86,9 @@ func (d *drills) pausedStoreIsNotDrilled(t *testing.T) {
 	drilled := holdsSomething(t)
 	before := storePods(t, storeName)[drilled].Metadata.UID
 	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"paused":true}}`)
-	orderDrill(t, "paused")
+	orderDrill(t, "paused", "")
 	drill := waitForDrill(t, "the drill is refused", func(drill v1alpha1.Drill) bool { return drill.Order == "paused" })
+	waitForOperation(t, "paused", v1alpha1.OperationFailed)
 	if drill.State != v1alpha1.DrillRefused || drill.Message != "spec.paused is set" {
 		t.Errorf("the drill is %+v", drill)
 	}
@@ -85,9 +101,14 @@ func (d *drills) pausedStoreIsNotDrilled(t *testing.T) {
 func (d *drills) orderedDrillIsMeasured(t *testing.T) {
 	waitUntilSafeWithStandby(t)
 	drilled, before := holdsSomething(t), storePods(t, storeName)
-	orderDrill(t, "now "+drilled)
-	drill := waitForDrill(t, "the drill has ended", func(drill v1alpha1.Drill) bool { return strings.HasPrefix(drill.Order, "now") })
+	orderDrill(t, "now", drilled)
+	drill := waitForDrill(t, "the drill has ended", func(drill v1alpha1.Drill) bool { return drill.Order == "now" })
 	isRecovered(t, drill)
+	ended := v1alpha1.OperationSucceeded
+	if drill.State != v1alpha1.DrillSucceeded {
+		ended = v1alpha1.OperationFailed
+	}
+	waitForOperation(t, "now", ended)
 	if drill.Member != drilled {
 		t.Errorf("the drill is %+v", drill)
 	}

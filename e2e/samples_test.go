@@ -27,6 +27,7 @@ var notHere = map[string]string{
 	"clusterperf-full.yaml": "its clients ask for a CPU each, and are kept away from the masters' nodes, of which there are no others",
 	"chassis.yaml":          "its BMCs are real hardware's; hack/box.sh applies it to an emulated rack",
 	"box.yaml":              "its servers are real hardware; make test-box applies it to an emulated rack",
+	"operation.yaml":        "a drill is ordered once the Store holds something",
 	"kustomization.yaml":    "names samples, and is none",
 }
 

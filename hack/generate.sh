@@ -37,13 +37,15 @@ generate() {
 
 	# The chart makes Roles or a ClusterRole of these rules, as its values say.
 	mkdir -p charts/rcbox/files
-	for kind in stores clusterperfs chassis servers nodefences; do
+	for kind in stores clusterperfs storeoperations chassis servers nodefences; do
 		cp config/crd/*/"rcbox.dev_$kind.yaml" "charts/rcbox/files/$kind-crd.yaml"
 	done
 	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml
 	rules_of config/rbac/role.yaml Role >charts/rcbox/files/leader-election-rules.yaml
 	rules_of config/box/role.yaml ClusterRole >charts/rcbox/files/box-rules.yaml
 	rules_of config/box/role.yaml Role >charts/rcbox/files/box-namespace-rules.yaml
+	cp config/rbac/operation_policy.yaml charts/rcbox/files/operation-policy.yaml
+	sed -n '/^rules:/,$ p' config/rbac/store_operator_role.yaml >charts/rcbox/files/store-operator-rules.yaml
 	cp config/box/power_policy.yaml charts/rcbox/files/box-power-policy.yaml
 	cp config/box/join.yaml charts/rcbox/files/box-join.yaml
 	cp config/box/user_roles.yaml charts/rcbox/files/box-user-roles.yaml

@@ -32,11 +32,12 @@ func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]b
 
 // The references name every field, every rule's text and every printer column.
 func TestReferencesAreComplete(t *testing.T) {
-	t.Run("Store", func(t *testing.T) { referenceIsComplete(t, "docs/store-reference.md", crdFile) })
-	t.Run("ClusterPerf", func(t *testing.T) { referenceIsComplete(t, "docs/clusterperf-resource.md", perfCRDFile) })
+	t.Run("Store", func(t *testing.T) { referenceIsComplete(t, "docs/store-reference.md", crdFile, 40) })
+	t.Run("ClusterPerf", func(t *testing.T) { referenceIsComplete(t, "docs/clusterperf-resource.md", perfCRDFile, 40) })
+	t.Run("StoreOperation", func(t *testing.T) { referenceIsComplete(t, "docs/store-operations.md", operationCRDFile, 12) })
 }
 
-func referenceIsComplete(t *testing.T, page, crdFile string) {
+func referenceIsComplete(t *testing.T, page, crdFile string, least int) {
 	t.Helper()
 	text, err := os.ReadFile("../../" + page)
 	if err != nil {
@@ -49,7 +50,7 @@ func referenceIsComplete(t *testing.T, page, crdFile string) {
 	for _, part := range []string{"spec", "status"} {
 		fields(schema.OpenAPIV3Schema.Properties[part], part, list)
 	}
-	if len(list) < 40 {
+	if len(list) < least {
 		t.Fatalf("only %d fields found: %v", len(list), list)
 	}
 	for name := range list {
@@ -89,6 +90,7 @@ func messages(schema apiextensions.JSONSchemaProps) []string {
 func TestReasonsAreDocumented(t *testing.T) {
 	reasonsAreDocumented(t, "docs/store-reference.md", "names.go", 15)
 	reasonsAreDocumented(t, "docs/clusterperf-resource.md", "clusterperf_names.go", 13)
+	reasonsAreDocumented(t, "docs/store-operations.md", "operation_names.go", 7)
 }
 
 func reasonsAreDocumented(t *testing.T, page, file string, least int) {

@@ -20,7 +20,8 @@ const (
 	DrillFailed DrillState = "Failed"
 	// DrillMissed means that it was due by the clock, and could not begin in time.
 	DrillMissed DrillState = "Missed"
-	// DrillRefused means that it was ordered and could not begin within a minute, or while another one was under way.
+	// DrillRefused means that it was ordered and could not begin within a minute or was withdrawn, or that it was due while another one was
+	// under way.
 	DrillRefused DrillState = "Refused"
 )
 
@@ -30,11 +31,16 @@ type Drill struct {
 	Number int64 `json:"number"`
 	// How far it is, or how it ended.
 	State DrillState `json:"state"`
-	// The source of its order: the annotation's value, or empty for the schedule.
+	// The StoreOperation that ordered it; empty for the schedule.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:MaxLength=253
 	Order string `json:"order,omitempty"`
+	// The uid of that StoreOperation: another one of the same name is another order.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	OrderUID string `json:"orderUid,omitempty"`
 	// When it was due, or its order seen.
 	DueAt metav1.Time `json:"dueAt"`
 	// The master whose process is or was ended.
@@ -82,7 +88,8 @@ type DrillNotes struct {
 	//
 	// +optional
 	Count int64 `json:"count,omitempty"`
-	// The annotation's value that was seen last.
+	// The value of annotation rcbox.dev/drill that an operator saw last which took orders by annotation. Empty once
+	// ordersCarriedOver is set.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

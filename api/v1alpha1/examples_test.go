@@ -14,9 +14,9 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// The manifests of Stores and ClusterPerfs in pages, and beginnings of them, have no unknown field, and an API server takes them.
+// The manifests of Stores, ClusterPerfs and StoreOperations in pages, and beginnings of them, have no unknown field, and an API server takes them.
 func TestExamplesOfPages(t *testing.T) {
-	stores, runs := newAPIServer(t), newAPIServerOf(t, perfCRDFile)
+	stores, runs, operations := newAPIServer(t), newAPIServerOf(t, perfCRDFile), newAPIServerOf(t, operationCRDFile)
 	block := regexp.MustCompile("(?ms)^```ya?ml\n(.*?)^```")
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -35,6 +35,8 @@ func TestExamplesOfPages(t *testing.T) {
 				switch {
 				case strings.Contains(manifest, "kind: ClusterPerf\n"):
 					object, server = &v1alpha1.ClusterPerf{}, runs
+				case strings.Contains(manifest, "kind: StoreOperation\n"):
+					object, server = &v1alpha1.StoreOperation{}, operations
 				case strings.Contains(manifest, "kind: Store\n"):
 				case strings.HasPrefix(manifest, "spec:\n"):
 					manifest = "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: {name: example, namespace: default}\n" + manifest

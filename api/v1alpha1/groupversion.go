@@ -17,7 +17,8 @@ var AddToScheme = SchemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Store{}, &StoreList{}, &ClusterPerf{}, &ClusterPerfList{},
-		&Chassis{}, &ChassisList{}, &Server{}, &ServerList{}, &NodeFence{}, &NodeFenceList{})
+		&Chassis{}, &ChassisList{}, &Server{}, &ServerList{}, &NodeFence{}, &NodeFenceList{},
+		&StoreOperation{}, &StoreOperationList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

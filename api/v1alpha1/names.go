@@ -160,9 +160,8 @@ const (
 	// AnnotationDrained on a Store names members, with commas between them, whose drain is somebody's order: the operator does
 	// not take it back, though the spec has a place for them.
 	AnnotationDrained = "rcbox.dev/drained"
-	// AnnotationDrill on a Store orders a drill: any value that it did not have before, with a member's name after a space if it is to
-	// be that one.
-	AnnotationDrill = "rcbox.dev/drill"
+	// FormerAnnotationDrill on a Store ordered a drill before there were StoreOperations.
+	FormerAnnotationDrill = "rcbox.dev/drill"
 )
 
 const (

@@ -63,7 +63,7 @@ type RecoverySpec struct {
 	CapacityPolicy CapacityPolicy `json:"capacityPolicy,omitempty"`
 
 	// Drills by the clock: a master's process is ended while everything has its copies, and what its recovery took is noted in
-	// status.drills. Left empty, there are drills by order only (annotation rcbox.dev/drill).
+	// status.drills. Left empty, there are drills by order only (StoreOperation).
 	//
 	// +optional
 	Drill *DrillSpec `json:"drill,omitempty"`

@@ -95,6 +95,12 @@ type StoreStatus struct {
 	// +optional
 	DrillNotes DrillNotes `json:"drillNotes,omitempty"`
 
+	// Whether orders by annotation, which earlier versions took, have become StoreOperations. From then on such annotations mean
+	// nothing.
+	//
+	// +optional
+	OrdersCarriedOver bool `json:"ordersCarriedOver,omitempty"`
+
 	// The image of new pods.
 	//
 	// +optional

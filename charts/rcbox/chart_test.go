@@ -117,7 +117,7 @@ func generated[T any](t *testing.T, file string, document int) *T {
 
 func TestSameSourceAsConfig(t *testing.T) {
 	objects := mustRender(t)
-	for _, kind := range []string{"stores", "clusterperfs"} {
+	for _, kind := range []string{"stores", "clusterperfs", "storeoperations"} {
 		crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", kind+".rcbox.dev")
 		want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_"+kind+".yaml", 0)
 		if !reflect.DeepEqual(crd.Spec, want.Spec) {
@@ -127,6 +127,10 @@ func TestSameSourceAsConfig(t *testing.T) {
 	stores := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator")
 	if want := generated[rbacv1.ClusterRole](t, "rbac/role.yaml", 0); !reflect.DeepEqual(stores.Rules, want.Rules) {
 		t.Error("the ClusterRole differs from the one in config")
+	}
+	operators := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator-store-operator")
+	if want := generated[rbacv1.ClusterRole](t, "rbac/store_operator_role.yaml", 0); !reflect.DeepEqual(operators.Rules, want.Rules) {
+		t.Error("the ClusterRole of those who give orders differs from the one in config")
 	}
 	election := find[rbacv1.Role](t, objects, "Role", "rcbox-operator-leader-election")
 	if want := generated[rbacv1.Role](t, "rbac/role.yaml", 1); !reflect.DeepEqual(election.Rules, want.Rules) {
@@ -226,6 +230,9 @@ func TestSwitches(t *testing.T) {
 	}{
 		{"crds.install=false", "CustomResourceDefinition /stores.rcbox.dev", false},
 		{"crds.install=false", "CustomResourceDefinition /clusterperfs.rcbox.dev", false},
+		{"crds.install=false", "CustomResourceDefinition /storeoperations.rcbox.dev", false},
+		{"rbac.operationPolicy=false", "ValidatingAdmissionPolicy /operations.rcbox-operator.rcbox-system.rcbox.dev", false},
+		{"rbac.clusterRoles=false", "ClusterRole /rcbox-operator-store-operator", false},
 		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
 		{"rbac.clusterRoles=false", "ClusterRole /rcbox-operator-store-editor", false},
 		{"podMonitor.enabled=true", "PodMonitor rcbox-system/rcbox-operator-stores", true},
@@ -298,7 +305,7 @@ func TestKeepDefinition(t *testing.T) {
 	// By default as well: with the definitions all Stores would go. A hook would not guard them, for --no-hooks and GitOps skip hooks.
 	for option, want := range map[string]string{"crds.keep=false": "", "replicas=1": "keep"} {
 		objects := mustRender(t, "--set", option)
-		for _, name := range []string{"stores.rcbox.dev", "clusterperfs.rcbox.dev"} {
+		for _, name := range []string{"stores.rcbox.dev", "clusterperfs.rcbox.dev", "storeoperations.rcbox.dev"} {
 			crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", name)
 			if got := crd.Annotations[policy]; got != want {
 				t.Errorf("with %s, %s of %s is %q", option, policy, name, got)

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -232,46 +233,74 @@ func TestDrill(t *testing.T) {
 	if code, _, errs := h.run("drill", "box"); code != exitUsage || !strings.Contains(errs, "say --yes") {
 		t.Errorf("without --yes: exit code %d, %s", code, errs)
 	}
-	if order := h.storeNow().Annotations[v1alpha1.AnnotationDrill]; order != "" {
-		t.Errorf("without --yes: %q is ordered", order)
-	}
 	if code, _, errs := h.run("drill", "box", "--member", "crate-master-0", "--yes"); code != exitFailed ||
 		!strings.Contains(errs, "is no master of Store team/box") {
 		t.Errorf("another's member: exit code %d, %s", code, errs)
 	}
-	contains(t, h.must("drill", "box", "--member", "1", "--yes"), "ordered")
-	first := h.storeNow().Annotations[v1alpha1.AnnotationDrill]
-	if !strings.HasSuffix(first, " box-master-1") {
-		t.Errorf("%q is ordered", first)
+	if orders := h.operations(); len(orders) > 0 {
+		t.Errorf("ordered all the same: %+v", orders)
+	}
+	contains(t, h.must("drill", "box", "--member", "1", "--yes"), "is created", "kubectl get storeoperation")
+	orders := h.operations()
+	if len(orders) != 1 || orders[0].Spec.StoreRef.Name != "box" || orders[0].Spec.Type != v1alpha1.OperationDrill ||
+		orders[0].Spec.Drill.Member != "box-master-1" {
+		t.Fatalf("ordered: %+v", orders)
 	}
 	// What becomes of it, as an operator would say.
-	for state, ends := range map[v1alpha1.DrillState]int{v1alpha1.DrillSucceeded: 0, v1alpha1.DrillRefused: exitFailed} {
+	for phase, said := range map[v1alpha1.OperationPhase]string{
+		v1alpha1.OperationSucceeded: "Succeeded: said the operator", v1alpha1.OperationFailed: "Failed (Said): said the operator",
+	} {
+		ends := 0
+		if phase == v1alpha1.OperationFailed {
+			ends = exitFailed
+		}
+		h.deleteOperations()
 		ended := make(chan string, 1)
 		go func() {
 			code, out, errs := h.run("drill", "box", "--yes", "--wait")
 			ended <- fmt.Sprintf("%d %s%s", code, out, errs)
 		}()
-		h.answerDrill(first, state)
-		first = h.storeNow().Annotations[v1alpha1.AnnotationDrill]
-		said := "drill 7 " + string(state) + ": said the operator"
+		h.answerOperation(phase)
 		if got := <-ended; !strings.HasPrefix(got, strconv.Itoa(ends)) || !strings.Contains(got, said) {
-			t.Errorf("%s: %s", state, got)
+			t.Errorf("%s: %s", phase, got)
 		}
 	}
 }
 
-// answerDrill ends the drill that is ordered next.
-func (h *harness) answerDrill(last string, state v1alpha1.DrillState) {
+// operations are those that there are.
+func (h *harness) operations() []v1alpha1.StoreOperation {
+	h.t.Helper()
+	list := &v1alpha1.StoreOperationList{}
+	if err := h.client.List(h.t.Context(), list); err != nil {
+		h.t.Fatal(err)
+	}
+	return list.Items
+}
+
+func (h *harness) deleteOperations() {
+	h.t.Helper()
+	if err := h.client.DeleteAllOf(h.t.Context(), &v1alpha1.StoreOperation{}, client.InNamespace("team")); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// answerOperation ends the one that is ordered next.
+func (h *harness) answerOperation(phase v1alpha1.OperationPhase) {
 	h.t.Helper()
 	for {
-		store := h.storeNow()
-		order := store.Annotations[v1alpha1.AnnotationDrill]
-		if order == last {
+		orders := h.operations()
+		if len(orders) == 0 {
 			runtime.Gosched()
 			continue
 		}
-		store.Status.Drills = []v1alpha1.Drill{{Number: 7, Order: order, State: state, Message: "said the operator"}}
-		if err := h.client.Status().Update(h.t.Context(), store); err != nil {
+		complete := metav1.ConditionFalse
+		if phase == v1alpha1.OperationSucceeded {
+			complete = metav1.ConditionTrue
+		}
+		orders[0].Status = v1alpha1.StoreOperationStatus{Phase: phase, Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionOperationComplete, Status: complete, Reason: "Said", Message: "said the operator",
+		}}}
+		if err := h.client.Status().Update(h.t.Context(), &orders[0]); err != nil {
 			h.t.Fatal(err)
 		}
 		return

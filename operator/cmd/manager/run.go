@@ -129,6 +129,9 @@ func run(command *cobra.Command, options runOptions) error {
 		Holder:       holder(),
 		Ownership:    owned,
 	}
+	if err := needsOperations(manager); err != nil {
+		return err
+	}
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of Stores: %w", err)
 	}
@@ -165,6 +168,21 @@ func setUpOwnership(manager ctrl.Manager, options runOptions) (*ownership.Leases
 		return nil, fmt.Errorf("set up the Leases of Stores' namespaces: %w", err)
 	}
 	return leases, nil
+}
+
+// needsOperations refuses to start without the definition of StoreOperations: without them, the operator would not know of orders that are
+// in force.
+func needsOperations(manager ctrl.Manager) error {
+	kind := v1alpha1.GroupVersion.WithKind("StoreOperation")
+	_, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return errors.New("there is no CustomResourceDefinition storeoperations.rcbox.dev: install it, which comes with the operator's chart " +
+			"and manifests, before this version of the operator")
+	case err != nil:
+		return fmt.Errorf("look for the definition of StoreOperations: %w", err)
+	}
+	return nil
 }
 
 // setUpRuns looks after ClusterPerfs, if their definition is there: who upgrades the operator without the definitions still has his Stores
@@ -224,6 +242,7 @@ func managerOptions(options runOptions) ctrl.Options {
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.Store{}:               {Transform: cache.TransformStripManagedFields()},
 				&v1alpha1.ClusterPerf{}:         {Transform: cache.TransformStripManagedFields()},
+				&v1alpha1.StoreOperation{}:      {Transform: cache.TransformStripManagedFields()},
 				&corev1.Pod{}:                   pods,
 				&corev1.PersistentVolumeClaim{}: pods,
 				&corev1.Service{}:               own,

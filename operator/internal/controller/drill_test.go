@@ -25,8 +25,8 @@ func readyForADrill(t *testing.T) *harness {
 	h.tablets("box-master-1", 2)
 	h.mustVisit()
 	h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
-	h.change(func(s *v1alpha1.Store) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationDrill: "now box-master-1"}
+	h.order("now", v1alpha1.StoreOperationSpec{
+		Type: v1alpha1.OperationDrill, Drill: &v1alpha1.DrillOperation{Member: "box-master-1"},
 	})
 	h.takeEvents()
 	h.mustVisit()
@@ -67,6 +67,11 @@ func TestDrillEndsOneProcessAndReadsTheRecord(t *testing.T) {
 	if drill.State != v1alpha1.DrillSucceeded || drill.MeasuredMs != 1234 || drill.PromisedMs != 900 ||
 		!slices.Equal(drill.ServerIDs, before) {
 		t.Errorf("drill %+v", drill)
+	}
+	operation := h.operation("now").Status
+	if operation.Phase != v1alpha1.OperationSucceeded && operation.Phase != v1alpha1.OperationFailed || operation.Target != "box-master-1" ||
+		operation.Drill == nil || operation.Drill.MeasuredMs != 1234 || operation.StartedAt == nil || operation.FinishedAt == nil {
+		t.Errorf("the StoreOperation: %+v", operation)
 	}
 	events := strings.Join(h.takeEvents(), "\n")
 	for _, want := range []string{

@@ -44,6 +44,18 @@ func (e executor) DeleteState(ctx context.Context, step steps.DeleteState) error
 	return e.r.deleteState(ctx, e.v, step.Name)
 }
 
+func (e executor) CreateOperation(ctx context.Context, step steps.CreateOperation) error {
+	return e.r.createOperation(ctx, e.v, step)
+}
+
+func (e executor) DeleteOperation(ctx context.Context, step steps.DeleteOperation) error {
+	return e.r.deleteOperation(ctx, e.v, step)
+}
+
+func (e executor) DropOrders(ctx context.Context, step steps.DropOrders) error {
+	return e.r.dropOrders(ctx, e.v, step)
+}
+
 func (e executor) CreateClaim(ctx context.Context, step steps.CreateClaim) error {
 	return e.r.createClaim(ctx, e.v, step)
 }

@@ -78,7 +78,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		},
 	}
 	h.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
-		WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.ClusterPerf{}).
+		WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.ClusterPerf{}, &v1alpha1.StoreOperation{}).
 		WithObjects(append(objects, store)...).
 		WithTypeConverters(
 			withoutNullStatus{clientgoapplyconfigurations.NewTypeConverter(clientgoscheme.Scheme)},

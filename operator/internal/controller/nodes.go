@@ -307,7 +307,8 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step
 	}
 	again := &visit{observed: v.observed}
 	again.observed.Nodes = maps.Clone(v.observed.Nodes)
-	if err := errors.Join(observePods(ctx, r.Live, again), observeClaims(ctx, r.Live, again)); err != nil {
+	if err := errors.Join(
+		observePods(ctx, r.Live, again), observeClaims(ctx, r.Live, again), listOperations(ctx, r.Live, again)); err != nil {
 		return err
 	}
 	cluster := clusterOf(response)

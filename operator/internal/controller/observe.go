@@ -48,6 +48,8 @@ type visit struct {
 	// recorded is the status that the API server has.
 	recorded *v1alpha1.StoreStatus
 	fixed    []fixedObject
+	// operations as the API server has them, by name.
+	operations map[string]*v1alpha1.StoreOperation
 	// fresh is set once it was found that the Store had not changed since it was observed.
 	fresh bool
 	// ungates are the pods that may be ungated, by a look without the cache; nil before it.
@@ -80,6 +82,9 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 		return nil, err
 	}
 	if err := observeClaims(ctx, r.Client, v); err != nil {
+		return nil, err
+	}
+	if err := r.observeOperations(ctx, v); err != nil {
 		return nil, err
 	}
 	v.decideCopies()

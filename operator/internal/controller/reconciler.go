@@ -81,7 +81,9 @@ type Reconciler struct {
 	plan func(facts.Observed) planner.Plan
 }
 
-// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill
+// +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
@@ -115,6 +117,9 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 		Owns(&discoveryv1.EndpointSlice{}).
 		// Renewed all the time, which is nobody's business here: only that it is there.
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// The operator's own writes of their status are no reason for a visit either.
+		Watches(&v1alpha1.StoreOperation{}, handler.EnqueueRequestsFromMapFunc(storeOfOperation),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Not owned: they outlive Stores.
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(storeOfClaim),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -162,7 +167,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		applyErr = errors.Join(applyErr, err)
 	}
 	next := status.Compute(visit.observed, plan, outcome)
-	if err := r.writeStatus(ctx, visit, next); err != nil {
+	err = r.writeStatus(ctx, visit, next)
+	if err == nil {
+		err = r.writeOperations(ctx, visit, &next)
+	}
+	if err != nil {
 		if apierrors.IsConflict(err) || errors.Is(applyErr, errStale) {
 			return ctrl.Result{RequeueAfter: staleRetry}, nil
 		}

@@ -47,7 +47,7 @@ func keyOf(object client.Object) objectKey {
 // simulated says whether a kind is this API's, and not the fake client's.
 func simulated(object runtime.Object) bool {
 	switch object.(type) {
-	case *v1alpha1.Store, *v1alpha1.NodeFence, *corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume,
+	case *v1alpha1.Store, *v1alpha1.StoreOperation, *v1alpha1.StoreOperationList, *v1alpha1.NodeFence, *corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume,
 		*corev1.PodList, *corev1.PersistentVolumeClaimList:
 		return true
 	default:
@@ -145,6 +145,10 @@ func (v view) List(ctx context.Context, list client.ObjectList, options ...clien
 	case *corev1.PodList:
 		for _, pod := range all[*corev1.Pod](v.objects()) {
 			add(pod)
+		}
+	case *v1alpha1.StoreOperationList:
+		for _, operation := range all[*v1alpha1.StoreOperation](v.objects()) {
+			add(operation)
 		}
 	case *corev1.PersistentVolumeClaimList:
 		for _, claim := range all[*corev1.PersistentVolumeClaim](v.objects()) {
@@ -365,7 +369,8 @@ func (a *simulatedAPI) tellToEnd(object client.Object) {
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
-	if _, isFence := object.(*v1alpha1.NodeFence); isFence {
+	switch object.(type) {
+	case *v1alpha1.NodeFence, *v1alpha1.StoreOperation:
 		delete(a.objects, keyOf(object))
 		return
 	}
@@ -399,6 +404,10 @@ func (w statusWriter) Update(_ context.Context, object client.Object, _ ...clien
 		}
 		if there.GetResourceVersion() != object.GetResourceVersion() {
 			return conflict(object.GetName())
+		}
+		if next, isOperation := object.(*v1alpha1.StoreOperation); isOperation {
+			edit(w.c.simulatedAPI, next.Name, func(operation *v1alpha1.StoreOperation) { operation.Status = *next.Status.DeepCopy() })
+			return nil
 		}
 		edit(w.c.simulatedAPI, object.GetName(), func(store *v1alpha1.Store) {
 			if next, isStore := object.(*v1alpha1.Store); isStore {

@@ -103,6 +103,7 @@ func (o *simulatedOperator) visit() (err error) {
 	}
 	for _, kind := range []reflect.Type{
 		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](),
+		kindOf[*v1alpha1.StoreOperation](),
 	} {
 		if !s.chance(stale) {
 			o.cache.refresh(kind)

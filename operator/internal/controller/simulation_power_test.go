@@ -60,16 +60,21 @@ func systemUUID(node int) string { return fmt.Sprintf("0000000%d-1111-4222-8333-
 
 // Create makes what the operator does not apply.
 func (c *operatorClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	fence, isFence := object.(*v1alpha1.NodeFence)
-	if !isFence {
+	if !simulated(object) {
 		return c.Client.Create(ctx, object, options...)
 	}
-	return c.s.write("create NodeFence "+fence.Name, func() error {
-		if _, there := c.simulatedAPI.objects[keyOf(fence)]; there {
-			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodefences"}, fence.Name)
+	return c.s.write(fmt.Sprintf("create %T %s", object, object.GetName()), func() error {
+		if _, there := c.simulatedAPI.objects[keyOf(object)]; there {
+			return apierrors.NewAlreadyExists(schema.GroupResource{}, object.GetName())
 		}
-		c.s.checkFence(fence.Spec.Node)
-		c.put(fence.DeepCopy())
+		if fence, isFence := object.(*v1alpha1.NodeFence); isFence {
+			c.s.checkFence(fence.Spec.Node)
+		}
+		made, isObject := object.DeepCopyObject().(client.Object)
+		if !isObject {
+			return fmt.Errorf("%T is no object", object)
+		}
+		c.put(made)
 		return nil
 	})
 }

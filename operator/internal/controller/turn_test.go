@@ -46,7 +46,7 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 	h := readyForADrill(t) // of the second master
 	h.tablets("box-master-0", 2)
 	h.tablets("box-master-2", 2)
-	h.change(func(s *v1alpha1.Store) { s.Annotations, s.Spec.Image = nil, "store:2" })
+	h.change(func(s *v1alpha1.Store) { s.Spec.Image = "store:2" })
 	for range 4 {
 		if turn := h.store().Status.Turn; turn != nil && turn.Member == "box-master-0" {
 			break
@@ -60,7 +60,10 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 	}
 	late := &lulled{Client: h.client, meanwhile: func() {
 		h.change(func(s *v1alpha1.Store) {
-			s.Annotations, s.Spec.Image = map[string]string{v1alpha1.AnnotationDrill: "again box-master-1"}, "store:1"
+			s.Spec.Image = "store:1"
+		})
+		h.order("again", v1alpha1.StoreOperationSpec{
+			Type: v1alpha1.OperationDrill, Drill: &v1alpha1.DrillOperation{Member: "box-master-1"},
 		})
 		for range 6 {
 			if _, err := successor.Reconcile(t.Context(), ctrl.Request{NamespacedName: storeKey}); err != nil {

@@ -42,12 +42,22 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 	}
 	if !lost {
 		w.store.Status = status.Compute(o, plan, outcome)
+		w.writeOperations(o)
 		logStatus(w.store.Status)
 		for name := range w.pods {
 			w.names[name] = true
 		}
 	}
 	return plan, outcome.Refused
+}
+
+// writeOperations has the StoreOperations that are left say how far they are.
+func (w *world) writeOperations(o facts.Observed) {
+	for i := range w.operations {
+		if operation := o.Operation(w.operations[i].UID); operation != nil && !w.forgetful {
+			w.operations[i].Status = status.Operation(o, operation, &w.store.Status)
+		}
+	}
 }
 
 // createClaim: never twice.

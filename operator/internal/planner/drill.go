@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -29,8 +28,7 @@ const (
 	orderPatience = time.Minute
 	// defaultWindow is that of the schema.
 	defaultWindow = time.Hour
-	// maxOrder bounds what is kept of an order's text, maxDrillMessage that of a sentence, in bytes.
-	maxOrder        = 128
+	// maxDrillMessage bounds what is kept of a sentence, in bytes.
 	maxDrillMessage = 500
 )
 
@@ -56,15 +54,19 @@ func (p *planning) drill() {
 	}
 }
 
-// takeOrder looks at the annotation: each value is one order.
+// takeOrder takes the oldest StoreOperation of which no drill was made yet, while no drill is under way. That a drill was made of one is in
+// the list of drills, and before that drill leaves the list, the StoreOperation's own status says that it has ended.
 func (p *planning) takeOrder() {
-	order := brief.Fit(p.observed.Store.Annotations[v1alpha1.AnnotationDrill], maxOrder)
-	if order == p.plan.Drills.Notes.Order {
+	drills := &p.plan.Drills
+	if drills.Current() != nil {
 		return
 	}
-	p.plan.Drills.Notes.Order = order
-	if order != "" {
-		p.newDrill(order, p.observed.Now)
+	open := p.observed.OpenOperations(v1alpha1.OperationDrill)
+	if slices.ContainsFunc(open, func(operation *facts.Operation) bool { return drills.Of(operation.UID) != nil }) {
+		return
+	}
+	if len(open) > 0 {
+		p.newDrill(open[0], p.observed.Now)
 	}
 }
 
@@ -85,12 +87,12 @@ func (p *planning) takeSchedule() {
 		return
 	}
 	if !isNew {
-		p.newDrill("", notes.NextAt.Time)
+		p.newDrill(nil, notes.NextAt.Time)
 	}
 	notes.Schedule, notes.NextAt = text, nil
 	next, err := nextDue(text, o.Now)
 	if err != nil {
-		p.newDrill("", o.Now)
+		p.newDrill(nil, o.Now)
 		p.endDrill(&p.plan.Drills.List[len(p.plan.Drills.List)-1], v1alpha1.DrillRefused, "recovery.drill.schedule: "+err.Error())
 		return
 	}
@@ -111,13 +113,16 @@ func nextDue(text string, now time.Time) (time.Time, error) {
 	return next.UTC(), nil
 }
 
-// newDrill waits, or is refused while another one does or is under way.
-func (p *planning) newDrill(order string, dueAt time.Time) {
+// newDrill waits, or is refused while another one does or is under way. It is due by the schedule where there is no order.
+func (p *planning) newDrill(order *facts.Operation, dueAt time.Time) {
 	drills := &p.plan.Drills
 	current := drills.Current()
 	drills.Notes.Count++
 	drill := v1alpha1.Drill{
-		Number: drills.Notes.Count, State: v1alpha1.DrillWaiting, Order: order, DueAt: metav1.NewTime(dueAt.Truncate(time.Second)),
+		Number: drills.Notes.Count, State: v1alpha1.DrillWaiting, DueAt: metav1.NewTime(dueAt.Truncate(time.Second)),
+	}
+	if order != nil {
+		drill.Order, drill.OrderUID = order.Name, order.UID
 	}
 	if current != nil {
 		p.endDrill(&drill, v1alpha1.DrillRefused, fmt.Sprintf("drill %d has not ended", current.Number))
@@ -144,6 +149,9 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 		why = gate
 	}
 	switch {
+	case drill.OrderUID != "" && p.observed.Operation(drill.OrderUID) == nil:
+		drill.Member, drill.ServerIDs = "", nil
+		p.endDrill(drill, v1alpha1.DrillRefused, "StoreOperation "+drill.Order+" was deleted before the drill began")
 	case drill.Order == "" && p.observed.Store.Spec.Recovery.Drill == nil:
 		drill.Member, drill.ServerIDs = "", nil
 		p.endDrill(drill, v1alpha1.DrillMissed, "recovery.drill was taken out before it could begin")
@@ -177,7 +185,7 @@ func BeginDrill(drill *v1alpha1.Drill, now time.Time) {
 
 func describeOrder(drill *v1alpha1.Drill) string {
 	if drill.Order != "" {
-		return "ordered by annotation"
+		return "ordered by StoreOperation " + drill.Order
 	}
 	return "due by recovery.drill.schedule"
 }
@@ -247,13 +255,13 @@ func (p *planning) whyNoDrillAtAll() string {
 func (p *planning) drillTarget(drill *v1alpha1.Drill) (target *MemberView, why string) {
 	views := p.plan.Masters
 	holds := func(v MemberView) bool { return v.Up && v.Tablets() > 0 && len(v.Reported.ServerIDs) > 0 }
-	if fields := strings.Fields(drill.Order); len(fields) > 1 {
-		i := slices.IndexFunc(views, func(v MemberView) bool { return v.Name == fields[1] })
+	if wanted := p.wantedForDrill(drill); wanted != "" {
+		i := slices.IndexFunc(views, func(v MemberView) bool { return v.Name == wanted })
 		switch {
 		case i < 0:
-			return nil, fmt.Sprintf("there is no master %q", fields[1])
+			return nil, fmt.Sprintf("there is no master %q", wanted)
 		case !holds(views[i]):
-			return nil, fields[1] + " is not up, or holds nothing"
+			return nil, wanted + " is not up, or holds nothing"
 		default:
 			return &views[i], ""
 		}
@@ -270,6 +278,15 @@ func (p *planning) drillTarget(drill *v1alpha1.Drill) (target *MemberView, why s
 		}
 	}
 	return nil, "no master holds anything that could be recovered"
+}
+
+// wantedForDrill is the master that the order names; empty if it names none.
+func (p *planning) wantedForDrill(drill *v1alpha1.Drill) string {
+	order := p.observed.Operation(drill.OrderUID)
+	if order == nil || order.Spec.Drill == nil {
+		return ""
+	}
+	return order.Spec.Drill.Member
 }
 
 // hasEnded says whether the process that was chosen is not there any more, as far as the coordinator answers.

@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,11 +12,34 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
-// order has somebody order a drill.
-func (w *world) order(text string) {
-	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrill: text}
+// order has somebody order a drill: of a member, or of any if that is empty.
+func (w *world) order(name, member string) *facts.Operation {
+	w.uids++
+	w.operations = append(w.operations, facts.Operation{
+		Name: name, UID: fmt.Sprintf("order%d", w.uids), CreatedAt: w.now, Generation: 1,
+		Spec: v1alpha1.StoreOperationSpec{
+			StoreRef: v1alpha1.StoreReference{Name: w.store.Name}, Type: v1alpha1.OperationDrill,
+			Drill: &v1alpha1.DrillOperation{Member: member},
+		},
+	})
+	return &w.operations[len(w.operations)-1]
+}
+
+// operation of a name, as it is on record.
+func (w *world) operation(name string) v1alpha1.StoreOperationStatus {
+	i := slices.IndexFunc(w.operations, func(operation facts.Operation) bool { return operation.Name == name })
+	if i < 0 {
+		panic("there is no StoreOperation " + name)
+	}
+	return w.operations[i].Status
+}
+
+// withdraw deletes a StoreOperation.
+func (w *world) withdraw(name string) {
+	w.operations = slices.DeleteFunc(w.operations, func(operation facts.Operation) bool { return operation.Name == name })
 }
 
 func (w *world) visits(n int) {
@@ -36,7 +60,7 @@ func (w *world) lastDrill(t *testing.T) v1alpha1.Drill {
 func TestDrillByOrder(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Recovery.Target = "1s"
-	w.order("once box-master-1")
+	w.order("once", "box-master-1")
 	w.visit(false)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Number != 1 {
 		t.Fatalf("noted: %+v", drill)
@@ -47,7 +71,7 @@ func TestDrillByOrder(t *testing.T) {
 		t.Fatalf("chosen: %+v, ended: %v", drill, w.drilled)
 	}
 	plan, _ := w.visit(false)
-	want := "drill 1: end box-master-1: ordered by annotation, and everything has its copies"
+	want := "drill 1: end box-master-1: ordered by StoreOperation once, and everything has its copies"
 	if got := describe(plan.Steps); got != want {
 		t.Fatalf("steps:\n%s", got)
 	}
@@ -78,7 +102,7 @@ func TestDrillByOrder(t *testing.T) {
 // The status of the visit that ended the process is lost: nothing is ended twice.
 func TestInterruptedDrillIsFollowed(t *testing.T) {
 	w := newHoldingWorld(t)
-	w.order("once")
+	w.order("once", "")
 	w.visit(false)
 	w.visit(false)
 	w.visit(true)
@@ -91,7 +115,7 @@ func TestInterruptedDrillIsFollowed(t *testing.T) {
 func TestDrillTooSlow(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Recovery.Target = "999ms"
-	w.order("once")
+	w.order("once", "")
 	w.visits(20)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillTooSlow || drill.Message != "1000 ms, and the target is 999 ms" {
 		t.Errorf("ended: %+v", drill)
@@ -108,9 +132,10 @@ func TestRefusedDrills(t *testing.T) {
 		"a master is drained": {func(w *world) { w.drainByHand("box-master-2") }, "a master is drained"},
 		"a rolling restart":   {func(w *world) { w.store.Spec.Image = "store:2" }, "outdated pods are restarted first"},
 		"nothing to recover":  {func(w *world) { w.dropTables() }, "no master holds anything that could be recovered"},
-		"no such master":      {func(w *world) { w.order("x box-master-9") }, `there is no master "box-master-9"`},
+		"no such master":      {func(w *world) { w.withdraw("x"); w.order("y", "box-master-9") }, `there is no master "box-master-9"`},
 		"a master that is idle": {func(w *world) {
-			w.order("x box-master-2")
+			w.withdraw("x")
+			w.order("y", "box-master-2")
 			w.cluster.members["box-master-2"].tablets = 0
 		}, "box-master-2 is not up, or holds nothing"},
 		"a loss that nobody has taken note of": {func(w *world) {
@@ -119,7 +144,7 @@ func TestRefusedDrills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHoldingWorld(t)
-			w.order("x")
+			w.order("x", "")
 			test.change(w)
 			w.visit(false)
 			w.visit(false)
@@ -156,7 +181,7 @@ func TestOrderedDrillWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHoldingWorld(t)
-			w.order("x")
+			w.order("x", "")
 			w.visit(false)
 			test.change(w)
 			w.visit(false)
@@ -179,7 +204,7 @@ func TestOrderedDrillWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHoldingWorld(t)
-			w.order("x")
+			w.order("x", "")
 			w.visit(false)
 			test.change(w)
 			w.visit(false)
@@ -196,7 +221,7 @@ func TestOrderedDrillWaits(t *testing.T) {
 }
 
 func (w *world) drainByHand(name string) {
-	w.store.Annotations[v1alpha1.AnnotationDrained] = name
+	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: name}
 	w.cluster.members[name].isDraining = true
 }
 
@@ -205,7 +230,7 @@ func TestUnreplicatedStoreIsNotDrilled(t *testing.T) {
 	if _, _, settled := w.settle(100); !settled {
 		t.Fatal("does not settle")
 	}
-	w.order("x")
+	w.order("x", "")
 	w.visits(5)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || !strings.HasPrefix(drill.Message, "there are no copies") {
 		t.Errorf("the drill is %+v", drill)
@@ -218,36 +243,103 @@ func TestStoreTooSmallIsNotDrilled(t *testing.T) {
 	if _, _, settled := w.settle(100); !settled {
 		t.Fatal("does not settle")
 	}
-	w.order("x")
+	w.order("x", "")
 	w.visits(5)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || !strings.Contains(drill.Message, "writes would wait") {
 		t.Errorf("the drill is %+v", drill)
 	}
 }
 
-func TestOverlappingDrillIsRefused(t *testing.T) {
+// One drill at a time: those that are ordered meanwhile wait for their turns, and say for which one.
+func TestOrderedDrillsTakeTurns(t *testing.T) {
 	w := newHoldingWorld(t)
-	w.order("one")
+	w.order("one", "box-master-0")
 	w.visits(3)
+	w.order("two", "box-master-1")
+	w.order("three", "box-master-2")
+	w.visits(1)
+	for _, name := range []string{"two", "three"} {
+		waits := meta.FindStatusCondition(w.operation(name).Conditions, v1alpha1.ConditionOperationComplete)
+		if w.operation(name).Phase != v1alpha1.OperationPending || waits.Message != "the drill waits until StoreOperation one has ended" {
+			t.Errorf("%s: %+v", name, w.operation(name))
+		}
+	}
+	w.withdraw("three")
+	for range 60 {
+		w.visits(1)
+		w.cluster.members["box-master-1"].tablets = max(w.cluster.members["box-master-1"].tablets, 1)
+	}
+	if !slices.Equal(w.drilled, []string{"box-master-0", "box-master-1"}) || w.operation("two").Phase != v1alpha1.OperationSucceeded {
+		t.Errorf("ended: %v, two: %+v", w.drilled, w.operation("two"))
+	}
+}
+
+// What is due by the clock while another drill is under way is refused, and what is ordered of a Store before it was made.
+func TestDrillsThatNeverBegin(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.CreationTimestamp = metav1.NewTime(w.now)
+	w.order("former", "").CreatedAt = w.now.Add(-time.Second)
+	w.order("one", "")
+	w.visits(3)
+	if is := w.operation("former"); is.Phase != v1alpha1.OperationFailed || is.Conditions[0].Reason != v1alpha1.ReasonOperationStoreIsNew {
+		t.Errorf("an order that is older than the Store: %+v", is)
+	}
+	w.store.Spec.Recovery.Drill = &v1alpha1.DrillSpec{Schedule: "* * * * *", Window: "1h"}
+	w.visits(1)
+	w.now, w.cluster.recovered = w.now.Add(time.Minute), nil
+	w.visit(false)
+	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || drill.Message != "drill 1 has not ended" {
+		t.Errorf("due meanwhile: %+v", drill)
+	}
+}
+
+// Deleting the StoreOperation withdraws the drill until the process was told to end, and not afterwards.
+func TestWithdrawnDrill(t *testing.T) {
+	for visits, ended := range []int{0, 0, 0, 1} {
+		w := newHoldingWorld(t)
+		w.order("once", "")
+		w.visits(visits)
+		w.withdraw("once")
+		w.visits(20)
+		if len(w.drilled) != ended {
+			t.Errorf("withdrawn after %d visits: %v ended", visits, w.drilled)
+		}
+		if w.store.Status.Turn != nil {
+			t.Errorf("withdrawn after %d visits: %+v is left", visits, w.store.Status.Turn)
+		}
+	}
+}
+
+// A StoreOperation whose status could not be written is not carried out again, however many others are.
+func TestDrillIsNotRepeated(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.forgetful = true
 	for i := range 12 {
-		w.order(strings.Repeat("x", i+1))
-		w.visit(false)
+		w.order(fmt.Sprintf("order %d", i), "")
 	}
-	list := w.store.Status.Drills
-	last := list[len(list)-1]
-	if len(list) != 10 || last.Number != 13 || last.State != v1alpha1.DrillRefused || last.Message != "drill 1 has not ended" {
-		t.Errorf("%d drills, the last one %+v", len(list), last)
+	w.visits(100)
+	if len(w.drilled) != 1 {
+		t.Errorf("ended: %v", w.drilled)
 	}
-	w.visits(20)
-	if first := w.store.Status.Drills[0]; first.Number != 1 || first.State != v1alpha1.DrillSucceeded || len(w.drilled) != 1 {
-		t.Errorf("the first one: %+v, ended: %v", first, w.drilled)
+}
+
+// Those that ended long ago are deleted.
+func TestOperationsAreForgotten(t *testing.T) {
+	w := newHoldingWorld(t)
+	for i := range v1alpha1.MaxFinishedOperations + 5 {
+		w.order(fmt.Sprintf("order %d", i), "").Status.Phase = v1alpha1.OperationFailed
+	}
+	w.order("open", "box-master-9")
+	w.visits(3)
+	if left := len(w.operations); left != v1alpha1.MaxFinishedOperations || w.operations[0].Name != "order 6" {
+		t.Errorf("%d are left, the first one %s", left, w.operations[0].Name)
 	}
 }
 
 // Without a record of the recovery nobody claims that there was one.
 func TestDrillWithoutRecordFails(t *testing.T) {
 	w := newHoldingWorld(t)
-	w.order("once")
+	w.order("once", "")
 	for range 30 {
 		w.visit(false)
 		w.tick()

@@ -37,6 +37,19 @@ func (h *hands) DeleteState(context.Context, steps.DeleteState) error {
 	panic("these worlds have no ConfigMaps")
 }
 
+func (h *hands) CreateOperation(context.Context, steps.CreateOperation) error {
+	panic("these worlds have no orders by annotation")
+}
+
+func (h *hands) DeleteOperation(_ context.Context, step steps.DeleteOperation) error {
+	h.w.withdraw(step.Name)
+	return nil
+}
+
+func (h *hands) DropOrders(context.Context, steps.DropOrders) error {
+	panic("these worlds have no orders by annotation")
+}
+
 func (h *hands) CreateClaim(_ context.Context, step steps.CreateClaim) error {
 	h.w.createClaim(step.Name)
 	return nil

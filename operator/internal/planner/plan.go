@@ -44,6 +44,8 @@ type Plan struct {
 	Capacity *capacity.Check
 	// HeldBack says which change waits because of that, and why; empty when none does.
 	HeldBack string
+	// OrdersCarriedOver: no annotation is an order any more.
+	OrdersCarriedOver bool
 	// Drills is what becomes of them.
 	Drills Drills
 	// Addresses of masters' ports.

@@ -13,6 +13,7 @@ import (
 // serving are the rules for a Store that is there to serve.
 var serving = []rule{
 	finalizer,
+	formerOrders,
 	objects,
 	coordinatorPods,
 	outdatedCoordinators,
@@ -33,6 +34,7 @@ var serving = []rule{
 	outdatedProcesses,
 	growClaim,
 	drills,
+	finishedOperations,
 }
 
 // settled are the rules that come when it is settled which process is the next to end.
@@ -52,6 +54,7 @@ var deleting = []rule{
 	reclaimedClaims,
 	coordinatorState,
 	allFences,
+	allOperations,
 	lastFinalizer,
 }
 

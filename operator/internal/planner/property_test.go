@@ -84,8 +84,14 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		},
 		"pause": func(*rapid.T) { w.store.Spec.Paused = !w.store.Spec.Paused },
 		"drill": func(t *rapid.T) {
-			member := rapid.SampledFrom([]string{"", " box-master-1"}).Draw(t, "member")
-			w.store.Annotations = map[string]string{v1alpha1.AnnotationDrill: fmt.Sprintf("%d%s", w.now.Unix(), member)}
+			member := rapid.SampledFrom([]string{"", "box-master-1"}).Draw(t, "member")
+			w.order(fmt.Sprintf("drill-%d", w.uids), member)
+		},
+		"withdraw": func(t *rapid.T) {
+			if len(w.operations) == 0 {
+				t.Skip("nothing is ordered")
+			}
+			w.withdraw(w.operations[rapid.IntRange(0, len(w.operations)-1).Draw(t, "operation")].Name)
 		},
 		"schedule drills": func(t *rapid.T) {
 			w.store.Spec.Recovery.Drill = rapid.SampledFrom([]*v1alpha1.DrillSpec{
@@ -230,6 +236,7 @@ func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
 	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
+	w.operations = nil // whoever has ordered something withdraws that
 	checkSleeps(t, w)
 	for node := range w.strayNodes() {
 		w.killStrays(node)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
@@ -87,7 +86,7 @@ func TestTurnIsRecalled(t *testing.T) {
 	w.store.Spec.Image = "store:2"
 	w.visit(false)
 	w.store.Spec.Image = "store:1"
-	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrill: "now box-master-2"}
+	w.order("now", "box-master-2")
 	before := *w.store.Status.Turn
 	for range 2 {
 		if plan, _ := w.visit(false); countOf[steps.RestartMember](plan)+countOf[steps.DrillMember](plan) > 0 {

@@ -155,6 +155,15 @@ func drillsOf(store *v1alpha1.Store) Drills {
 	return Drills{List: status.Drills, Notes: status.DrillNotes}
 }
 
+// Of is the drill that was made of a StoreOperation; nil if there is none.
+func (d *Drills) Of(uid string) *v1alpha1.Drill {
+	i := slices.IndexFunc(d.List, func(drill v1alpha1.Drill) bool { return drill.OrderUID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &d.List[i]
+}
+
 // Current is the drill that has not ended; nil if there is none. There is one at most.
 func (d *Drills) Current() *v1alpha1.Drill {
 	i := slices.IndexFunc(d.List, func(drill v1alpha1.Drill) bool { return !drill.HasEnded() })

@@ -61,6 +61,9 @@ type world struct {
 	released []string
 	// foreigners are other Stores with ports
 	foreigners []facts.Foreign
+	// what was ordered, and whether its status is never written
+	operations []facts.Operation
+	forgetful  bool
 	// the members whose processes were ended for drills
 	drilled []string
 }
@@ -165,7 +168,7 @@ func (w *world) lacksCopies() bool {
 func (w *world) observe() facts.Observed {
 	o := facts.Observed{
 		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Allowed: w.allowed,
-		Claims: maps.Clone(w.claims), Domains: map[string]string{},
+		Claims: maps.Clone(w.claims), Domains: map[string]string{}, Operations: slices.Clone(w.operations),
 	}
 	w.observePorts(&o)
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {

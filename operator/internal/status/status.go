@@ -70,6 +70,7 @@ func Compute(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Stor
 	next.Network = networkStatus(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)
+	next.OrdersCarriedOver = old.OrdersCarriedOver || plan.OrdersCarriedOver
 	setConditions(o, plan, outcome, &next)
 	if !equality.Semantic.DeepEqual(old, &next) {
 		observedAt := now(o)

@@ -53,6 +53,8 @@ func TestOperator(t *testing.T) {
 		{"writes of others at the same time", conflicts},
 		{"scaling by the subresource", scaled},
 		{"the operator is killed at any moment", killed},
+		{"orders by annotation are carried over", ordersAreCarriedOver},
+		{"orders take rights of their own", ordersTakeRights},
 		{"nothing is written while nothing happens", steady},
 		{"a Store that is deleted takes everything along but its volumes", deleted},
 		{"pods with addresses get nodes when these are on record", ungated},

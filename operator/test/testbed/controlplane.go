@@ -189,6 +189,7 @@ func (c *Cluster) install() {
 	c.must(err)
 	for _, file := range []string{
 		"default/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_binding.yaml", "rbac/lease.yaml",
+		"rbac/operation_policy.yaml", "rbac/store_editor_role.yaml", "rbac/store_operator_role.yaml",
 		"box/service_account.yaml", "box/role.yaml", "box/role_binding.yaml", "box/node_leases.yaml", "box/join.yaml",
 	} {
 		c.apply(filepath.Join(root(c.t), "config", file))

@@ -23,6 +23,8 @@ type Observed struct {
 	Allowed Allowed
 	// OtherOperator would manage the Store, too, and waits: the operator's namespace. Empty: there is none.
 	OtherOperator string
+	// Operations are the StoreOperations about this Store, oldest first, without those that are being deleted.
+	Operations []Operation
 	// Pods that this Store controls.
 	Pods []Pod
 	// Objects are those of fixed name that the Store needs, in the order in which they are applied.

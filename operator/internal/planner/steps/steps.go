@@ -34,6 +34,12 @@ type Executor interface {
 	ReleaseState(ctx context.Context, step ReleaseState) error
 	DeleteState(ctx context.Context, step DeleteState) error
 
+	// Steps about StoreOperations.
+
+	CreateOperation(ctx context.Context, step CreateOperation) error
+	DeleteOperation(ctx context.Context, step DeleteOperation) error
+	DropOrders(ctx context.Context, step DropOrders) error
+
 	// Steps about volume claims.
 
 	CreateClaim(ctx context.Context, step CreateClaim) error

@@ -113,6 +113,12 @@ func (c *Cluster) Patch(ctx context.Context, object client.Object, patch client.
 	return c.Client.Patch(ctx, object, patch, options...) //nolint:wrapcheck // likewise
 }
 
+// Create is the client's; see Get.
+func (c *Cluster) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	defer plain.Clean(object, plain.Lines)
+	return c.Client.Create(ctx, object, options...) //nolint:wrapcheck // likewise
+}
+
 // Store finds the named Store of the namespace; without a name the only one that there is.
 func (c *Cluster) Store(ctx context.Context, name string) (*v1alpha1.Store, error) {
 	if name != "" {

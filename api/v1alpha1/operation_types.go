@@ -1,0 +1,161 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// StoreOperation is an order to the operator about one Store, such as a drill. The spec of a Store says what the Store is; a StoreOperation
+// says what is to happen to it once. Deleting a StoreOperation that has not begun withdraws it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=storeoperations,scope=Namespaced,shortName=sop,categories=rcbox
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.storeRef.name`,description="The Store that the operation is about"
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`,description="What is to happen"
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.status.target`,description="The member or node that the operation is about"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="How far the operation is"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].message`,description="What the operation waits for, or how it ended"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="spec cannot be changed: an operation is carried out as it was ordered; delete it and make another StoreOperation"
+type StoreOperation struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The order. It cannot be changed.
+	//
+	// +required
+	Spec StoreOperationSpec `json:"spec"`
+	// How far the operation is and what came of it, written by the operator.
+	//
+	// +optional
+	Status StoreOperationStatus `json:"status,omitempty"`
+}
+
+// StoreOperationList is a list of operations.
+//
+// +kubebuilder:object:root=true
+type StoreOperationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []StoreOperation `json:"items"`
+}
+
+// OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
+//
+// +kubebuilder:validation:Enum=Drill
+type OperationType string
+
+// OperationDrill ends the process of a master, to measure its recovery.
+const OperationDrill OperationType = "Drill"
+
+// OperationTypes are all that there are.
+func OperationTypes() []OperationType { return []OperationType{OperationDrill} }
+
+// StoreOperationSpec is the order: a type, and the parameters of this type under its name.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'Drill' || !has(self.drill)",message="spec.drill is for type Drill only"
+type StoreOperationSpec struct {
+	// The Store, in the same namespace.
+	//
+	// +required
+	StoreRef StoreReference `json:"storeRef"`
+
+	// What is to happen.
+	//
+	// +required
+	Type OperationType `json:"type"`
+
+	// Parameters of a drill.
+	//
+	// +optional
+	Drill *DrillOperation `json:"drill,omitempty"`
+}
+
+// DrillOperation has the parameters of a drill.
+type DrillOperation struct {
+	// The master whose process is to end. Left out, the operator chooses the next one in turn that holds something.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Member string `json:"member,omitempty"`
+}
+
+// OperationPhase is how far an operation is.
+//
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
+type OperationPhase string
+
+const (
+	// OperationPending means that nothing was done yet: deleting the StoreOperation withdraws it.
+	OperationPending OperationPhase = "Pending"
+	// OperationRunning means that it has begun.
+	OperationRunning OperationPhase = "Running"
+	// OperationSucceeded means that what was ordered was done.
+	OperationSucceeded OperationPhase = "Succeeded"
+	// OperationFailed means that it was not, or not as well as was asked for, and that the operator does not try again.
+	OperationFailed OperationPhase = "Failed"
+)
+
+// StoreOperationStatus is how far an operation is, and what came of it.
+type StoreOperationStatus struct {
+	// The generation of the spec that this status is about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// How far the operation is.
+	//
+	// +optional
+	Phase OperationPhase `json:"phase,omitempty"`
+
+	// Complete is True once what was ordered was done; Failed is True once it is certain that it will not be. Both have the same reason
+	// and message.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The member or node that the operation is about, once that is settled.
+	//
+	// +optional
+	Target string `json:"target,omitempty"`
+
+	// When the operation began.
+	//
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// When it ended, as Succeeded or Failed.
+	//
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// What a drill measured.
+	//
+	// +optional
+	Drill *DrillResult `json:"drill,omitempty"`
+}
+
+// DrillResult is what a drill measured.
+type DrillResult struct {
+	// The drill's number in status.drills of the Store.
+	Number int64 `json:"number"`
+	// Bytes of the logs of the process that was ended.
+	//
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// How long replay should have taken, how long it took until the last tablet was served, and how long it may take
+	// (recovery.target), in milliseconds.
+	//
+	// +optional
+	PromisedMs int64 `json:"promisedMs,omitempty"`
+	// +optional
+	MeasuredMs int64 `json:"measuredMs,omitempty"`
+	// +optional
+	TargetMs int64 `json:"targetMs,omitempty"`
+}
+
+// HasEnded says whether nothing comes of the operation any more.
+func (s *StoreOperationStatus) HasEnded() bool { return s.Phase == OperationSucceeded || s.Phase == OperationFailed }

@@ -1,0 +1,122 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
+	"rcbox.dev/rcbox/operator/internal/status"
+)
+
+// storeOfOperation says which Store a StoreOperation is about.
+func storeOfOperation(_ context.Context, object client.Object) []reconcile.Request {
+	operation, isOperation := object.(*v1alpha1.StoreOperation)
+	if !isOperation {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: operation.Namespace, Name: operation.Spec.StoreRef.Name}}}
+}
+
+// observeOperations reads the Store's operations from the cache, and from the API server where the cache lacks one of which a drill was
+// made: a drill whose StoreOperation was deleted before the drill began is withdrawn.
+func (r *Reconciler) observeOperations(ctx context.Context, v *visit) error {
+	if err := listOperations(ctx, r.Client, v); err != nil {
+		return err
+	}
+	lacksOrder := func(drill v1alpha1.Drill) bool {
+		return !drill.HasEnded() && drill.OrderUID != "" && v.observed.Operation(drill.OrderUID) == nil
+	}
+	if slices.ContainsFunc(v.observed.Store.Status.Drills, lacksOrder) {
+		return listOperations(ctx, r.Live, v)
+	}
+	return nil
+}
+
+func listOperations(ctx context.Context, reader client.Reader, v *visit) error {
+	store, list := v.observed.Store, &v1alpha1.StoreOperationList{}
+	if err := reader.List(ctx, list, client.InNamespace(store.Namespace)); err != nil {
+		return fmt.Errorf("list the Store's operations: %w", err)
+	}
+	v.observed.Operations, v.operations = nil, map[string]*v1alpha1.StoreOperation{}
+	for i := range list.Items {
+		operation := &list.Items[i]
+		if operation.Spec.StoreRef.Name != store.Name || operation.DeletionTimestamp != nil {
+			continue
+		}
+		v.operations[operation.Name] = operation
+		v.observed.Operations = append(v.observed.Operations, facts.Operation{
+			Name: operation.Name, UID: string(operation.UID), Generation: operation.Generation,
+			CreatedAt: operation.CreationTimestamp.Time, Spec: operation.Spec, Status: operation.Status,
+		})
+	}
+	facts.SortOperations(v.observed.Operations)
+	return nil
+}
+
+// writeOperations writes how far the operations are, after the Store's status: what an operation has led to is on record there first.
+func (r *Reconciler) writeOperations(ctx context.Context, v *visit, next *v1alpha1.StoreStatus) error {
+	if v.gone || v.observed.Store.DeletionTimestamp != nil {
+		return nil
+	}
+	for i := range v.observed.Operations {
+		operation := &v.observed.Operations[i]
+		is := status.Operation(v.observed, operation, next)
+		if equality.Semantic.DeepEqual(operation.Status, is) {
+			continue
+		}
+		changed := v.operations[operation.Name].DeepCopy()
+		changed.Status = is
+		if err := r.Client.Status().Update(ctx, changed); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("write the status of StoreOperation %s: %w", operation.Name, err)
+		}
+	}
+	return nil
+}
+
+// createOperation leaves alone one of that name that is there: the operator has made it before, and did not see it yet.
+func (r *Reconciler) createOperation(ctx context.Context, v *visit, step steps.CreateOperation) error {
+	operation := &v1alpha1.StoreOperation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Name},
+		Spec:       step.Spec,
+	}
+	if err := r.Client.Create(ctx, operation, FieldManager); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create StoreOperation %s: %w", step.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) deleteOperation(ctx context.Context, v *visit, step steps.DeleteOperation) error {
+	uid := types.UID(step.UID)
+	operation := &v1alpha1.StoreOperation{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Name}}
+	err := r.Client.Delete(ctx, operation, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return stale(err, "delete StoreOperation "+step.Name)
+}
+
+// dropOrders removes annotations in the version that was seen: a value that somebody has just written was not carried over.
+func (r *Reconciler) dropOrders(ctx context.Context, v *visit, step steps.DropOrders) error {
+	store := v.observed.Store
+	changed := store.DeepCopy()
+	for _, key := range step.Annotations {
+		delete(changed.Annotations, key)
+	}
+	patch := client.MergeFromWithOptions(store.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, changed, patch, FieldManager); err != nil {
+		return stale(err, "remove the Store's annotations that were orders")
+	}
+	// The status is written to what there is now.
+	store.Annotations, store.ResourceVersion = changed.Annotations, changed.ResourceVersion
+	return nil
+}

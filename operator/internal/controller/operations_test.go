@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// order makes a StoreOperation about the Store.
+func (h *harness) order(name string, spec v1alpha1.StoreOperationSpec) {
+	h.t.Helper()
+	spec.StoreRef.Name = storeKey.Name
+	operation := &v1alpha1.StoreOperation{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: storeKey.Namespace, UID: types.UID("uid-of-" + name), Generation: 1,
+			CreationTimestamp: metav1.NewTime(h.now),
+		},
+		Spec: spec,
+	}
+	if err := h.client.Create(h.t.Context(), operation); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness) operation(name string) *v1alpha1.StoreOperation {
+	h.t.Helper()
+	operation := &v1alpha1.StoreOperation{}
+	if err := h.client.Get(h.t.Context(), client.ObjectKey{Namespace: storeKey.Namespace, Name: name}, operation); err != nil {
+		h.t.Fatal(err)
+	}
+	return operation
+}
+
+// operations are all that there are, by name.
+func (h *harness) operations() map[string]*v1alpha1.StoreOperation {
+	h.t.Helper()
+	list := &v1alpha1.StoreOperationList{}
+	if err := h.client.List(h.t.Context(), list); err != nil {
+		h.t.Fatal(err)
+	}
+	operations := map[string]*v1alpha1.StoreOperation{}
+	for i := range list.Items {
+		operations[list.Items[i].Name] = &list.Items[i]
+	}
+	return operations
+}
+
+// fromBefore makes the Store one that an operator has looked after which took orders by annotation.
+func (h *harness) fromBefore(annotations map[string]string) {
+	h.t.Helper()
+	h.change(func(s *v1alpha1.Store) { s.Annotations = annotations })
+	store := h.store()
+	store.Status.OrdersCarriedOver = false
+	if err := h.client.Status().Update(h.t.Context(), store); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// A drill that was ordered by annotation becomes one StoreOperation, whenever the operator ends in between, and no pod ends for that.
+func TestOrderedDrillIsCarriedOver(t *testing.T) {
+	const order = "2026-01-01T00:00:00.000Z box-master-1"
+	name := v1alpha1.OperationName("box", v1alpha1.OperationDrill, order)
+	for fails := range 4 {
+		t.Run(fmt.Sprintf("write %d fails", fails), func(t *testing.T) {
+			h := settled(t)
+			pods := h.pods()
+			h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrill: order, "example.com/mine": "stays"})
+			writes := 0
+			h.failWrite = func(string) error {
+				writes++
+				if writes == fails {
+					return errors.New("the operator ends here")
+				}
+				return nil
+			}
+			for range 5 {
+				_, _ = h.visit() // one of them fails
+			}
+			store := h.store()
+			if _, there := store.Annotations[v1alpha1.FormerAnnotationDrill]; there || store.Annotations["example.com/mine"] != "stays" {
+				t.Errorf("annotations %v", store.Annotations)
+			}
+			operations := h.operations()
+			if len(operations) != 1 || operations[name] == nil || operations[name].Spec.Drill.Member != "box-master-1" {
+				t.Fatalf("operations %+v", operations)
+			}
+			if !store.Status.OrdersCarriedOver || store.Status.DrillNotes.Order != "" {
+				t.Errorf("on record: %v, %+v", store.Status.OrdersCarriedOver, store.Status.DrillNotes)
+			}
+			for member, pod := range h.pods() {
+				if pods[member] == nil || pods[member].UID != pod.UID {
+					t.Errorf("%s was restarted", member)
+				}
+			}
+		})
+	}
+}
+
+// What was seen already is not ordered again, and once all orders were carried over, and in a new Store, annotations mean nothing: who may
+// edit a Store may not give orders by that.
+func TestAnnotationsAreNoOrders(t *testing.T) {
+	t.Run("a drill that was seen", func(t *testing.T) {
+		h := settled(t)
+		h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrill: "seen"})
+		store := h.store()
+		store.Status.DrillNotes.Order = "seen"
+		if err := h.client.Status().Update(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+		h.mustVisit()
+		h.mustVisit()
+		if operations := h.operations(); len(operations) > 0 || !h.store().Status.OrdersCarriedOver {
+			t.Errorf("operations %+v, status %+v", operations, h.store().Status)
+		}
+	})
+	t.Run("afterwards", func(t *testing.T) {
+		h := settled(t)
+		h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "now"} })
+		h.mustVisit()
+		if operations := h.operations(); len(operations) > 0 || len(h.store().Status.Drills) > 0 {
+			t.Errorf("operations %+v, drills %+v", operations, h.store().Status.Drills)
+		}
+	})
+	t.Run("a new Store", func(t *testing.T) {
+		h := newHarness(t)
+		h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "now"} })
+		h.mustVisit()
+		h.mustVisit()
+		if operations := h.operations(); len(operations) > 0 || len(h.store().Status.Drills) > 0 {
+			t.Errorf("operations %+v, drills %+v", operations, h.store().Status.Drills)
+		}
+	})
+}
+
+// An order for another Store of the namespace, or for a former one of the same name, is not this Store's.
+func TestOrdersForOtherStores(t *testing.T) {
+	h := settled(t)
+	h.order("other", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill})
+	other := h.operation("other")
+	other.Spec.StoreRef.Name = "elsewhere"
+	if err := h.client.Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	h.mustVisit()
+	if phase := h.operation("other").Status.Phase; phase != "" || len(h.store().Status.Drills) > 0 {
+		t.Errorf("it is %s, drills %+v", phase, h.store().Status.Drills)
+	}
+}
+
+// A StoreOperation says why it failed; nothing more is written once it has.
+func TestRefusedOperation(t *testing.T) {
+	h := settled(t)
+	h.order("now", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill})
+	for range 3 {
+		h.mustVisit()
+	}
+	is := h.operation("now").Status
+	if is.Phase != v1alpha1.OperationFailed || is.ObservedGeneration != 1 || is.FinishedAt == nil ||
+		!strings.HasPrefix(is.Conditions[0].Message, "there are no copies") {
+		t.Fatalf("it is %+v", is)
+	}
+	before := h.writes
+	h.mustVisit()
+	if h.writes != before {
+		t.Errorf("%d writes", h.writes-before)
+	}
+}
+
+// A Store that is deleted takes what was ordered of it along.
+func TestOperationsGoWithTheirStore(t *testing.T) {
+	h := settled(t)
+	h.order("now", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill})
+	if err := h.client.Delete(t.Context(), h.store()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		h.mustVisit()
+	}
+	if operations := h.operations(); len(operations) > 0 {
+		t.Errorf("operations %+v", operations)
+	}
+}

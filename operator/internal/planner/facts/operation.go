@@ -1,0 +1,56 @@
+package facts
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// Operation is a StoreOperation about the Store.
+type Operation struct {
+	Name       string
+	UID        string
+	Generation int64
+	CreatedAt  time.Time
+	Spec       v1alpha1.StoreOperationSpec
+	// Status as it is on record.
+	Status v1alpha1.StoreOperationStatus
+}
+
+// IsForFormer says whether the operation is older than the Store: it was meant for a former Store of this name.
+func (o *Observed) IsForFormer(operation *Operation) bool {
+	return operation.CreatedAt.Before(o.Store.CreationTimestamp.Time)
+}
+
+// OpenOperations of a type are those that have not ended, oldest first.
+func (o *Observed) OpenOperations(kind v1alpha1.OperationType) []*Operation {
+	var open []*Operation
+	for i := range o.Operations {
+		operation := &o.Operations[i]
+		if operation.Spec.Type == kind && !operation.Status.HasEnded() && !o.IsForFormer(operation) {
+			open = append(open, operation)
+		}
+	}
+	return open
+}
+
+// Operation with a uid; nil if there is none any more.
+func (o *Observed) Operation(uid string) *Operation {
+	i := slices.IndexFunc(o.Operations, func(operation Operation) bool { return operation.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &o.Operations[i]
+}
+
+// SortOperations by age; those of the same second by name.
+func SortOperations(operations []Operation) {
+	slices.SortFunc(operations, func(a, b Operation) int {
+		if order := a.CreatedAt.Compare(b.CreatedAt); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}

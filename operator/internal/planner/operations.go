@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
+)
+
+var (
+	formerOrders = rule{
+		name: "orders by annotation, from before StoreOperations",
+		blockedBy: []blocker{
+			{"they were carried over", func(p *planning) bool { return p.observed.Store.Status.OrdersCarriedOver }},
+		},
+		gives: (*planning).carryOrdersOver,
+	}
+
+	finishedOperations = rule{name: "StoreOperations that ended long ago", gives: (*planning).forgetOperations}
+
+	allOperations = rule{name: "StoreOperations", blockedBy: []blocker{noFinalizer, podsLeft}, gives: (*planning).deleteOperations}
+)
+
+// carryOrdersOver makes a StoreOperation of each order by annotation, and removes the annotations once the StoreOperations were seen. Until
+// then both count, so that no order is without effect for a moment, and an operator that ends in between begins again where it was.
+func (p *planning) carryOrdersOver() {
+	o, isMissing := p.observed, false
+	for _, order := range o.FormerOrders() {
+		if slices.ContainsFunc(o.Operations, func(operation facts.Operation) bool { return operation.Name == order.Name }) {
+			if order.Drill != "" {
+				p.plan.Drills.Notes.Order = order.Drill // a StoreOperation that is deleted from now on is not made again
+			}
+			continue
+		}
+		isMissing = true
+		p.add(steps.CreateOperation{Name: order.Name, Spec: order.Spec, Why: "an annotation of the Store ordered this"})
+	}
+	annotations := o.FormerAnnotations()
+	switch {
+	case isMissing:
+		p.lookAgainIn(turnInterval)
+	case o.HasFormerOrders() && len(annotations) > 0:
+		p.add(steps.DropOrders{Annotations: annotations, Why: "StoreOperations have taken their place"})
+		p.lookAgainIn(turnInterval)
+	default:
+		p.plan.OrdersCarriedOver, p.plan.Drills.Notes.Order = true, ""
+	}
+}
+
+// forgetOperations keeps the newest of those that have ended.
+func (p *planning) forgetOperations() {
+	var ended []*facts.Operation
+	for i := range p.observed.Operations {
+		if operation := &p.observed.Operations[i]; operation.Status.HasEnded() {
+			ended = append(ended, operation)
+		}
+	}
+	for i := 0; i < len(ended)-v1alpha1.MaxFinishedOperations; i++ {
+		p.add(steps.DeleteOperation{
+			Name: ended[i].Name, UID: ended[i].UID,
+			Why: fmt.Sprintf("it has ended, and %d newer ones have", len(ended)-1-i),
+		})
+	}
+}
+
+// deleteOperations: another Store of this name has nothing to do with what was ordered of this one.
+func (p *planning) deleteOperations() {
+	for i := range p.observed.Operations {
+		operation := &p.observed.Operations[i]
+		p.add(steps.DeleteOperation{Name: operation.Name, UID: operation.UID, Why: "its Store is deleted"})
+	}
+}

@@ -1,0 +1,62 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// KindOperation is the kind of StoreOperations.
+const KindOperation = "StoreOperation"
+
+// CreateOperation makes a StoreOperation, unless there is one of that name.
+type CreateOperation struct {
+	Name string
+	Spec v1alpha1.StoreOperationSpec
+	Why  string
+}
+
+func (s CreateOperation) row() Row {
+	return Row{
+		Text:  fmt.Sprintf("create StoreOperation %s (%s): %s", s.Name, s.Spec.Type, s.Why),
+		Event: "OperationCreated", Object: Object{KindOperation, s.Name}, Look: Store, StopsRest: true,
+	}
+}
+
+// Do implements Step.
+func (s CreateOperation) Do(ctx context.Context, by Executor) error { return by.CreateOperation(ctx, s) }
+
+// DeleteOperation deletes a StoreOperation that has ended, or whose Store is deleted.
+type DeleteOperation struct {
+	Name string
+	UID  string
+	Why  string
+}
+
+func (s DeleteOperation) row() Row {
+	return Row{
+		Text:   fmt.Sprintf("delete StoreOperation %s: %s", s.Name, s.Why),
+		Object: Object{KindOperation, s.Name}, StopsRest: true,
+	}
+}
+
+// Do implements Step.
+func (s DeleteOperation) Do(ctx context.Context, by Executor) error { return by.DeleteOperation(ctx, s) }
+
+// DropOrders removes annotations of the Store that were orders, and that StoreOperations have taken the place of.
+type DropOrders struct {
+	Annotations []string
+	Why         string
+}
+
+func (s DropOrders) row() Row {
+	return Row{
+		Text:      fmt.Sprintf("remove annotations %s of the Store: %s", strings.Join(s.Annotations, ", "), s.Why),
+		StopsRest: true,
+	}
+}
+
+// Do implements Step.
+func (s DropOrders) Do(ctx context.Context, by Executor) error { return by.DropOrders(ctx, s) }

@@ -1,0 +1,121 @@
+package status
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+)
+
+// maxOperationMessage bounds what a StoreOperation says of itself.
+const maxOperationMessage = 300
+
+// progress is how far an operation is.
+type progress struct {
+	phase   v1alpha1.OperationPhase
+	reason  string
+	message string
+	target  string
+	// began is when, where something else has that on record.
+	began *metav1.Time
+	drill *v1alpha1.DrillResult
+}
+
+// Operation is the status of a StoreOperation after a visit that gives the Store the status next. One that has ended stays as it is.
+func Operation(o facts.Observed, operation *facts.Operation, next *v1alpha1.StoreStatus) v1alpha1.StoreOperationStatus {
+	old := operation.Status
+	if old.HasEnded() {
+		return old
+	}
+	is := progressOf(o, operation, next)
+	status := *old.DeepCopy()
+	status.ObservedGeneration = operation.Generation
+	status.Phase, status.Target, status.Drill = is.phase, is.target, is.drill
+	if status.StartedAt == nil && is.phase != v1alpha1.OperationPending {
+		began := now(o)
+		status.StartedAt = &began
+	}
+	if is.began != nil {
+		status.StartedAt = is.began
+	}
+	if status.HasEnded() {
+		ended := now(o)
+		status.FinishedAt = &ended
+	}
+	for condition, isTrue := range map[string]bool{
+		v1alpha1.ConditionOperationComplete: is.phase == v1alpha1.OperationSucceeded,
+		v1alpha1.ConditionOperationFailed:   is.phase == v1alpha1.OperationFailed,
+	} {
+		value := metav1.ConditionFalse
+		if isTrue {
+			value = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: condition, Status: value, Reason: is.reason, Message: brief.Fit(is.message, maxOperationMessage),
+			ObservedGeneration: operation.Generation, LastTransitionTime: now(o),
+		})
+	}
+	return status
+}
+
+func progressOf(o facts.Observed, operation *facts.Operation, next *v1alpha1.StoreStatus) progress {
+	if o.IsForFormer(operation) {
+		return progress{
+			phase: v1alpha1.OperationFailed, reason: v1alpha1.ReasonOperationStoreIsNew,
+			message: fmt.Sprintf("Store %s was made after this order: if the order is for the present Store, create it again", o.Store.Name),
+		}
+	}
+	return drillProgress(operation, next)
+}
+
+func drillProgress(operation *facts.Operation, next *v1alpha1.StoreStatus) progress {
+	drills := planner.Drills{List: next.Drills}
+	drill := drills.Of(operation.UID)
+	if drill == nil {
+		return progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, message: waitsForDrill(drills.Current())}
+	}
+	is := progress{target: drill.Member, message: drill.Message, began: drill.BeganAt}
+	switch drill.State {
+	case v1alpha1.DrillWaiting:
+		is.phase, is.reason = v1alpha1.OperationPending, v1alpha1.ReasonOperationWaits
+		if is.message == "" {
+			is.message = fmt.Sprintf("drill %d is about to begin", drill.Number)
+		}
+	case v1alpha1.DrillRunning:
+		is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+		if is.message == "" {
+			is.message = fmt.Sprintf("the process of %s was ended, and what it held is being recovered", drill.Member)
+		}
+	case v1alpha1.DrillSucceeded:
+		is.phase, is.reason = v1alpha1.OperationSucceeded, v1alpha1.ReasonOperationDone
+	case v1alpha1.DrillTooSlow:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonDrillTooSlow
+	case v1alpha1.DrillFailed:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonDrillUnfinished
+	case v1alpha1.DrillRefused, v1alpha1.DrillMissed:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationRefused
+	}
+	if drill.BeganAt != nil {
+		is.drill = &v1alpha1.DrillResult{
+			Number: drill.Number, Bytes: drill.Bytes, PromisedMs: drill.PromisedMs, MeasuredMs: drill.MeasuredMs, TargetMs: drill.TargetMs,
+		}
+	}
+	return is
+}
+
+// waitsForDrill says what an order waits for of which no drill was made yet.
+func waitsForDrill(current *v1alpha1.Drill) string {
+	switch {
+	case current == nil:
+		return "the operator has seen the order"
+	case current.Order == "":
+		return fmt.Sprintf("the drill waits until drill %d, which was due by recovery.drill.schedule, has ended", current.Number)
+	default:
+		return fmt.Sprintf("the drill waits until StoreOperation %s has ended", current.Order)
+	}
+}

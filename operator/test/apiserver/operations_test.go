@@ -1,0 +1,141 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+func orderOf(name, store string) *v1alpha1.StoreOperation {
+	return &v1alpha1.StoreOperation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		Spec:       v1alpha1.StoreOperationSpec{StoreRef: v1alpha1.StoreReference{Name: store}, Type: v1alpha1.OperationDrill},
+	}
+}
+
+// as is a client of another user, who is bound to a role.
+func (b *bed) as(user, kind, role string) client.Client {
+	b.Helper()
+	b.must(b.Client.Create(b.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: metav1.NamespaceDefault},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}))
+	config := rest.CopyConfig(b.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	other, err := client.New(config, client.Options{Scheme: b.Client.Scheme()})
+	b.must(err)
+	return other
+}
+
+// role makes a Role.
+func (b *bed) role(name string, rules ...rbacv1.PolicyRule) {
+	b.Helper()
+	b.must(b.Client.Create(b.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Rules: rules,
+	}))
+}
+
+// ordersTakeRights: orders and specs have rights of their own, and each type of order has one.
+func ordersTakeRights(b *bed) {
+	group := []string{v1alpha1.GroupVersion.Group}
+	create := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"storeoperations"}, Verbs: []string{"create"}}
+	b.role("creator", create)
+	b.role("driller", create, rbacv1.PolicyRule{
+		APIGroups: group, Resources: []string{"stores"}, Verbs: []string{"drill"}, ResourceNames: []string{"mine"},
+	})
+	creator, driller := b.as("creator", "Role", "creator"), b.as("driller", "Role", "driller")
+	editor, operator := b.as("editor", "ClusterRole", "rcbox-store-editor"), b.as("orderer", "ClusterRole", "rcbox-store-operator")
+
+	b.Eventually(patience, func() string { // a policy is in force a moment after it was made
+		err := creator.Create(b.Context(), orderOf("by-creator", "mine"), client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "takes the verb drill on stores") {
+			return fmt.Sprintf("with create on storeoperations alone: %v", err)
+		}
+		return ""
+	})
+	b.Eventually(patience, func() string { // likewise a role
+		if err := driller.Create(b.Context(), orderOf("by-driller", "mine"), client.DryRunAll); err != nil {
+			return fmt.Sprintf("with the verb for this Store: %v", err)
+		}
+		return ""
+	})
+	if err := driller.Create(b.Context(), orderOf("by-driller", "other"), client.DryRunAll); !apierrors.IsForbidden(err) {
+		b.Errorf("with the verb for another Store: %v", err)
+	}
+	if err := editor.Create(b.Context(), orderOf("by-editor", "mine"), client.DryRunAll); !apierrors.IsForbidden(err) {
+		b.Errorf("with the right to edit Stores: %v", err)
+	}
+	b.Eventually(patience, func() string {
+		if err := operator.Create(b.Context(), orderOf("by-orderer", "other"), client.DryRunAll); err != nil {
+			return fmt.Sprintf("with the role of those who give orders: %v", err)
+		}
+		return ""
+	})
+	changed := b.Store("orders")
+	changed.Spec.Paused = true
+	if err := operator.Update(b.Context(), changed, client.DryRunAll); !apierrors.IsForbidden(err) {
+		b.Errorf("who gives orders edits a Store: %v", err)
+	}
+	b.must(b.Client.Delete(b.Context(), b.Store("orders")))
+	b.Eventually(patience, func() string {
+		left := &v1alpha1.StoreOperationList{}
+		b.must(b.Client.List(b.Context(), left))
+		if len(left.Items) > 0 {
+			return fmt.Sprintf("%d StoreOperations are left of a Store that is deleted", len(left.Items))
+		}
+		return ""
+	})
+}
+
+// ordersAreCarriedOver: a Store of an earlier version has an order by annotation when this operator starts. It becomes a StoreOperation, and
+// no process is restarted for that.
+func ordersAreCarriedOver(b *bed) {
+	b.newStore("orders", 2)
+	b.settled("orders")
+	before := b.podUIDs("orders")
+	b.operator.Kill()
+	b.Change("orders", func(s *v1alpha1.Store) {
+		s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "monday orders-master-1"}
+	})
+	store := b.Store("orders")
+	former := store.DeepCopy()
+	store.Status.OrdersCarriedOver, store.Status.DrillNotes.Order = false, "sunday"
+	b.must(b.Client.Status().Patch(b.Context(), store, client.MergeFrom(former)))
+	b.operator = b.StartOperator(b.program)
+
+	name := v1alpha1.OperationName("orders", v1alpha1.OperationDrill, "monday orders-master-1")
+	b.Eventually(patience, func() string {
+		operation := &v1alpha1.StoreOperation{}
+		if !b.Get(operation, metav1.NamespaceDefault, name) || operation.Status.Phase != v1alpha1.OperationFailed {
+			return fmt.Sprintf("the StoreOperation is %+v", operation.Status)
+		}
+		store := b.Store("orders")
+		if _, there := store.Annotations[v1alpha1.FormerAnnotationDrill]; there || !store.Status.OrdersCarriedOver {
+			return fmt.Sprintf("annotations %v, carried over: %v", store.Annotations, store.Status.OrdersCarriedOver)
+		}
+		return ""
+	})
+	if after := b.podUIDs("orders"); !maps.Equal(before, after) {
+		b.Errorf("pods were restarted: %v, before %v", after, before)
+	}
+}
+
+// podUIDs tells by member which pod of a Store it is.
+func (b *bed) podUIDs(store string) map[string]types.UID {
+	b.Helper()
+	uids := map[string]types.UID{}
+	for member, pod := range b.Pods(store) {
+		uids[member] = pod.UID
+	}
+	return uids
+}
