@@ -157,9 +157,9 @@ const (
 	// AnnotationAcknowledgedLosses on a Store is set by its user to the number of the newest loss that he has taken note
 	// of. DataSafe has the reason DataLost while there are newer ones.
 	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
-	// AnnotationDrained on a Store names members, with commas between them, whose drain is somebody's order: the operator does
-	// not take it back, though the spec has a place for them.
-	AnnotationDrained = "rcbox.dev/drained"
+	// FormerAnnotationDrained on a Store named members, with commas between them, whose drain was ordered, before there were
+	// StoreOperations.
+	FormerAnnotationDrained = "rcbox.dev/drained"
 	// FormerAnnotationDrill on a Store ordered a drill before there were StoreOperations.
 	FormerAnnotationDrill = "rcbox.dev/drill"
 )
@@ -195,11 +195,6 @@ func (s *Store) IsolatedNodes() []string {
 
 // AnnotationFencedBy on a node, or on a remediation, names the Store by whose word it is there, as namespace/name.
 const AnnotationFencedBy = "rcbox.dev/fenced-by"
-
-// DrainedMembers are those that AnnotationDrained names.
-func (s *Store) DrainedMembers() []string {
-	return strings.FieldsFunc(s.Annotations[AnnotationDrained], func(r rune) bool { return r == ',' || r == ' ' })
-}
 
 // FinalizerState keeps the root of a coordinator's state from being deleted in passing.
 const FinalizerState = "rcbox.dev/state"

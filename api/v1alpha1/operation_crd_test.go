@@ -22,6 +22,12 @@ func TestOperations(t *testing.T) {
 	for _, test := range []struct{ name, spec, want string }{
 		{"a drill of any master", "{storeRef: {name: box}, type: Drill}", ""},
 		{"a drill of one", "{storeRef: {name: box}, type: Drill, drill: {member: box-master-1}}", ""},
+		{"a drain", "{storeRef: {name: box}, type: Drain, drain: {member: box-master-1}}", ""},
+		{"a drain of nobody", "{storeRef: {name: box}, type: Drain}", "type Drain needs spec.drain"},
+		{
+			"two things at once", "{storeRef: {name: box}, type: Drain, drill: {}, drain: {member: box-master-1}}",
+			"spec.drill is for type Drill only",
+		},
 		{"no Store", "{type: Drill}", "spec.storeRef: Required value"},
 		{"no type", "{storeRef: {name: box}}", "spec.type: Required value"},
 		{"an unknown type", "{storeRef: {name: box}, type: Dance}", "Unsupported value"},

@@ -21,6 +21,8 @@ const (
 	ReasonOperationDone       = "Done"
 	ReasonOperationRefused    = "Refused"
 	ReasonOperationStoreIsNew = "StoreIsNewer"
+	ReasonOperationInForce    = "InForce"
+	ReasonOperationNoMember   = "NoSuchMember"
 	ReasonDrillTooSlow        = "TooSlow"
 	ReasonDrillUnfinished     = "Unfinished"
 )

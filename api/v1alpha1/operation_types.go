@@ -41,18 +41,23 @@ type StoreOperationList struct {
 
 // OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
 //
-// +kubebuilder:validation:Enum=Drill
+// +kubebuilder:validation:Enum=Drill;Drain
 type OperationType string
 
-// OperationDrill ends the process of a master, to measure its recovery.
-const OperationDrill OperationType = "Drill"
+const (
+	// OperationDrill ends the process of a master, to measure its recovery.
+	OperationDrill OperationType = "Drill"
+	// OperationDrain has everything that a master has go to others, and keeps it drained while the StoreOperation is there.
+	OperationDrain OperationType = "Drain"
+)
 
 // OperationTypes are all that there are.
-func OperationTypes() []OperationType { return []OperationType{OperationDrill} }
+func OperationTypes() []OperationType { return []OperationType{OperationDrill, OperationDrain} }
 
 // StoreOperationSpec is the order: a type, and the parameters of this type under its name.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Drill' || !has(self.drill)",message="spec.drill is for type Drill only"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Drain') == has(self.drain)",message="type Drain needs spec.drain, which is for this type only"
 type StoreOperationSpec struct {
 	// The Store, in the same namespace.
 	//
@@ -68,6 +73,21 @@ type StoreOperationSpec struct {
 	//
 	// +optional
 	Drill *DrillOperation `json:"drill,omitempty"`
+
+	// Parameters of a drain.
+	//
+	// +optional
+	Drain *DrainOperation `json:"drain,omitempty"`
+}
+
+// DrainOperation has the parameters of a drain.
+type DrainOperation struct {
+	// The master that is to hold nothing that anybody needs.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Member string `json:"member"`
 }
 
 // DrillOperation has the parameters of a drill.
@@ -82,7 +102,7 @@ type DrillOperation struct {
 
 // OperationPhase is how far an operation is.
 //
-// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
+// +kubebuilder:validation:Enum=Pending;Running;InForce;Succeeded;Failed
 type OperationPhase string
 
 const (
@@ -90,6 +110,9 @@ const (
 	OperationPending OperationPhase = "Pending"
 	// OperationRunning means that it has begun.
 	OperationRunning OperationPhase = "Running"
+	// OperationInForce means that what was ordered was done, and is kept so while the StoreOperation is there: deleting it takes the order
+	// back.
+	OperationInForce OperationPhase = "InForce"
 	// OperationSucceeded means that what was ordered was done.
 	OperationSucceeded OperationPhase = "Succeeded"
 	// OperationFailed means that it was not, or not as well as was asked for, and that the operator does not try again.

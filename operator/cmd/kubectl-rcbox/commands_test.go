@@ -20,7 +20,6 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/admin/standin"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
 
@@ -61,7 +60,7 @@ func TestWithoutTheRightToForward(t *testing.T) {
 	h := newHarness(t)
 	h.mayForward = false
 	contains(t, h.must("status", "box"), "what the operator has seen last", "pods/portforward")
-	for _, arguments := range [][]string{{"recover", "box"}, {"top", "box"}, {"locate", "box", "fruit", "apple"}, {"drain", "box", "0"}} {
+	for _, arguments := range [][]string{{"recover", "box"}, {"top", "box"}, {"locate", "box", "fruit", "apple"}} {
 		code, _, errs := h.run(arguments...)
 		if code != exitFailed {
 			t.Errorf("%v: exit code %d", arguments, code)
@@ -165,31 +164,30 @@ func TestRecover(t *testing.T) {
 	contains(t, h.must("recover", "box", "-o", "json"), `"tabletsLeft": 1`, `"lossToken": "t"`)
 }
 
-// The operator leaves alone what is noted; a drain that is refused leaves no note.
+// A drain stays ordered until it is taken back, and is ordered once.
 func TestDrain(t *testing.T) {
 	h := newHarness(t)
-	drained := func() string { return h.storeNow().Annotations[v1alpha1.AnnotationDrained] }
-	draining := func() (is bool) {
-		h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { is = r.GetMembers()[1].GetDraining() != nil })
-		return is
+	contains(t, h.must("drain", "box", "1"), "is created")
+	contains(t, h.must("drain", "box", "box-master-1"), "is created")
+	orders := h.operations()
+	if len(orders) != 1 || orders[0].Spec.Type != v1alpha1.OperationDrain || orders[0].Spec.Drain.Member != "box-master-1" {
+		t.Fatalf("ordered: %+v", orders)
 	}
-	contains(t, h.must("drain", "box", "1"), "box-master-1 is draining")
-	if drained() != "box-master-1" || !draining() {
-		t.Errorf("noted: %q", drained())
+	if code, _, errs := h.run("drain", "box", "crate-master-0"); code != exitFailed || !strings.Contains(errs, "is no master") {
+		t.Errorf("another's member: exit code %d, %s", code, errs)
 	}
-	code, _, errs := h.run("drain", "box", "box-master-0")
-	if code != exitFailed || !strings.Contains(errs, "nobody else stays") || drained() != "box-master-1" {
-		t.Errorf("refused: exit code %d, %s, noted: %q", code, errs, drained())
-	}
-	if code, _, errs := h.run("drain", "box", "7"); code != exitFailed || !strings.Contains(errs, "is no member") {
-		t.Errorf("no such member: exit code %d, %s", code, errs)
-	}
-	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
-	contains(t, h.must("drain", "box", "1", "--wait"), "box-master-1: drained")
-	contains(t, h.must("status"), "drained")
+	h.answerOperation(v1alpha1.OperationInForce)
+	contains(t, h.must("drain", "box", "1", "--wait"), "InForce: said the operator")
 	contains(t, h.must("drain", "box", "1", "--undo"), "box-master-1 stays")
-	if drained() != "" || draining() {
-		t.Errorf("taken back, but noted: %q", drained())
+	if left := h.operations(); len(left) > 0 {
+		t.Errorf("taken back, and left: %+v", left)
+	}
+	contains(t, h.must("drain", "box", "1", "--undo"), "no StoreOperation orders")
+	contains(t, h.must("drain", "box", "0"), "is created")
+	h.answerOperation(v1alpha1.OperationFailed)
+	contains(t, h.must("drain", "box", "0"), "is created")
+	if orders := h.operations(); len(orders) != 2 {
+		t.Errorf("after a refusal, it is not ordered again: %+v", orders)
 	}
 }
 
@@ -294,7 +292,7 @@ func (h *harness) answerOperation(phase v1alpha1.OperationPhase) {
 			continue
 		}
 		complete := metav1.ConditionFalse
-		if phase == v1alpha1.OperationSucceeded {
+		if phase != v1alpha1.OperationFailed {
 			complete = metav1.ConditionTrue
 		}
 		orders[0].Status = v1alpha1.StoreOperationStatus{Phase: phase, Conditions: []metav1.Condition{{

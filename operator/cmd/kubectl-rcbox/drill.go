@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -56,12 +54,9 @@ func drill(ctx context.Context, cluster *access.Cluster, shown *screen, name str
 	}
 	spec := v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill}
 	if options.member != "" {
-		member := options.member
-		if ordinal, err := strconv.Atoi(member); err == nil && ordinal >= 0 {
-			member = v1alpha1.MasterMember(store.Name, ordinal)
-		}
-		if _, ok := v1alpha1.MasterOrdinal(store.Name, member); !ok {
-			return fmt.Errorf("%s is no master of Store %s/%s", member, store.Namespace, store.Name)
+		member, err := masterNamed(store, options.member)
+		if err != nil {
+			return err
 		}
 		spec.Drill = &v1alpha1.DrillOperation{Member: member}
 	}

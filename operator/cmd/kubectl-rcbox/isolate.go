@@ -18,6 +18,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 )
 
+// patchAttempts is how often a Store is patched that others change at the same time.
+const patchAttempts = 5
+
 func (p *plugin) isolateCommand() *cobra.Command {
 	var undo bool
 	command := &cobra.Command{

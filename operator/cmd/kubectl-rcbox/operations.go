@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,29 @@ func order(
 			kind, store.Namespace, store.Name, kind, err)
 	}
 	return operation, nil
+}
+
+// openOperations are those about a Store that have not ended, and whose spec is as is asked for.
+func openOperations(
+	ctx context.Context, cluster *access.Cluster, store *v1alpha1.Store, isIt func(*v1alpha1.StoreOperationSpec) bool,
+) ([]v1alpha1.StoreOperation, error) {
+	list := &v1alpha1.StoreOperationList{}
+	if err := cluster.List(ctx, list, client.InNamespace(store.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the StoreOperations of namespace %s: %w", store.Namespace, err)
+	}
+	return slices.DeleteFunc(list.Items, func(operation v1alpha1.StoreOperation) bool {
+		return operation.Spec.StoreRef.Name != store.Name || operation.Status.HasEnded() || !isIt(&operation.Spec)
+	}), nil
+}
+
+// withdraw deletes StoreOperations, which takes back what they have in force.
+func withdraw(ctx context.Context, cluster *access.Cluster, operations []v1alpha1.StoreOperation) error {
+	for i := range operations {
+		if err := cluster.Delete(ctx, &operations[i]); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete StoreOperation %s/%s: %w", operations[i].Namespace, operations[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // follow says how to see what becomes of an operation, or shows it until the operation has ended; an error unless it has succeeded.

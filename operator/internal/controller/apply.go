@@ -49,6 +49,12 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) 
 		var refused *admin.RefusedError
 		var taken *nameTakenError
 		switch {
+		case errors.As(err, &refused) && isOrdered(step):
+			if outcome.RefusedOrders == nil {
+				outcome.RefusedOrders = map[string]string{}
+			}
+			outcome.RefusedOrders[refused.Member] = refused.Message
+			continue
 		case errors.As(err, &refused):
 			outcome.Refused, outcome.RefusedMember = refused.Message, refused.Member
 			continue
@@ -71,6 +77,12 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) 
 		}
 	}
 	return outcome, errors.Join(failures...)
+}
+
+// isOrdered: what becomes of the step is for its StoreOperation to say, and nothing of the Store's own changes.
+func isOrdered(step steps.Step) bool {
+	drain, isDrain := step.(steps.DrainMember)
+	return isDrain && drain.Ordered
 }
 
 func (r *Reconciler) tell(ctx context.Context, v *visit, step steps.Step) {

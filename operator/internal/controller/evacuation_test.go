@@ -108,7 +108,7 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 // The coordinator refuses: the member stays, and it is said why and what to do.
 func TestDrainThatIsRefusedWaits(t *testing.T) {
 	h := withADrainedNode(t)
-	h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0"} })
+	h.order("drain", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: "box-master-0"}})
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Draining = &adminv1.Draining{} })
 	for range 4 {
 		h.mustVisit()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/status"
@@ -64,13 +65,15 @@ func listOperations(ctx context.Context, reader client.Reader, v *visit) error {
 }
 
 // writeOperations writes how far the operations are, after the Store's status: what an operation has led to is on record there first.
-func (r *Reconciler) writeOperations(ctx context.Context, v *visit, next *v1alpha1.StoreStatus) error {
+func (r *Reconciler) writeOperations(
+	ctx context.Context, v *visit, plan planner.Plan, outcome status.Outcome, next *v1alpha1.StoreStatus,
+) error {
 	if v.gone || v.observed.Store.DeletionTimestamp != nil {
 		return nil
 	}
 	for i := range v.observed.Operations {
 		operation := &v.observed.Operations[i]
-		is := status.Operation(v.observed, operation, next)
+		is := status.Operation(v.observed, plan, outcome, operation, next)
 		if equality.Semantic.DeepEqual(operation.Status, is) {
 			continue
 		}

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin/standin"
 )
 
 // order makes a StoreOperation about the Store.
@@ -100,6 +102,69 @@ func TestOrderedDrillIsCarriedOver(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A drain that was ordered by annotation is not taken back for a moment while it becomes a StoreOperation, and is once that is deleted.
+func TestOrderedDrainIsCarriedOver(t *testing.T) {
+	h := settledWithCopies(t)
+	isDraining := func() (is bool) {
+		h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { is = r.GetMembers()[1].GetDraining() != nil })
+		return is
+	}
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrained: "box-master-1"})
+	for range 4 {
+		h.mustVisit()
+		if !isDraining() {
+			t.Fatal("the drain is taken back")
+		}
+	}
+	name := v1alpha1.OperationName("box", v1alpha1.OperationDrain, "box-master-1")
+	if is := h.operation(name).Status; is.Phase != v1alpha1.OperationInForce || is.Target != "box-master-1" {
+		t.Errorf("the StoreOperation: %+v", is)
+	}
+	if annotations := h.store().Annotations; len(annotations) > 0 || !h.store().Status.OrdersCarriedOver {
+		t.Errorf("annotations %v", annotations)
+	}
+	if err := h.client.Delete(t.Context(), h.operation(name)); err != nil {
+		t.Fatal(err)
+	}
+	h.mustVisit()
+	if isDraining() {
+		t.Error("the StoreOperation is deleted, and the drain goes on")
+	}
+}
+
+// A drain is ordered from the coordinator, and says so if that refuses it, which is nothing of the Store's.
+func TestOrderedDrain(t *testing.T) {
+	h := settledWithCopies(t)
+	drainOf := func(member string) v1alpha1.StoreOperationSpec {
+		return v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: member}}
+	}
+	h.order("first", drainOf("box-master-1"))
+	h.mustVisit()
+	h.mustVisit()
+	if is := h.operation("first").Status; is.Phase != v1alpha1.OperationRunning || is.StartedAt == nil {
+		t.Fatalf("the StoreOperation: %+v", is)
+	}
+	h.order("second", drainOf("box-master-0"))
+	h.order("third", drainOf("box-master-9"))
+	h.mustVisit()
+	h.mustVisit()
+	for name, reason := range map[string]string{
+		"second": v1alpha1.ReasonOperationRefused, "third": v1alpha1.ReasonOperationNoMember,
+	} {
+		is := h.operation(name).Status
+		if is.Phase != v1alpha1.OperationFailed || is.Conditions[0].Reason != reason {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	h.mustVisit()
+	if is := h.operation("first").Status; is.Phase != v1alpha1.OperationInForce || is.FinishedAt != nil {
+		t.Errorf("the StoreOperation: %+v", is)
 	}
 }
 

@@ -81,7 +81,7 @@ type Reconciler struct {
 	plan func(facts.Observed) planner.Plan
 }
 
-// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill;drain
 // +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/status,verbs=update
@@ -169,7 +169,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	next := status.Compute(visit.observed, plan, outcome)
 	err = r.writeStatus(ctx, visit, next)
 	if err == nil {
-		err = r.writeOperations(ctx, visit, &next)
+		err = r.writeOperations(ctx, visit, plan, outcome, &next)
 	}
 	if err != nil {
 		if apierrors.IsConflict(err) || errors.Is(applyErr, errStale) {

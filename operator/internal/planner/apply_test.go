@@ -35,14 +35,18 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 			panic(err)
 		}
 		if hands.refused != "" {
-			outcome.Refused = hands.refused
+			if drain, isDrain := step.(steps.DrainMember); isDrain && drain.Ordered {
+				outcome.RefusedOrders = map[string]string{drain.Member: hands.refused}
+			} else {
+				outcome.Refused = hands.refused
+			}
 			continue
 		}
 		outcome.Done = append(outcome.Done, step)
 	}
 	if !lost {
 		w.store.Status = status.Compute(o, plan, outcome)
-		w.writeOperations(o)
+		w.writeOperations(o, plan, outcome)
 		logStatus(w.store.Status)
 		for name := range w.pods {
 			w.names[name] = true
@@ -52,10 +56,10 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 }
 
 // writeOperations has the StoreOperations that are left say how far they are.
-func (w *world) writeOperations(o facts.Observed) {
+func (w *world) writeOperations(o facts.Observed, plan planner.Plan, outcome status.Outcome) {
 	for i := range w.operations {
 		if operation := o.Operation(w.operations[i].UID); operation != nil && !w.forgetful {
-			w.operations[i].Status = status.Operation(o, operation, &w.store.Status)
+			w.operations[i].Status = status.Operation(o, plan, outcome, operation, &w.store.Status)
 		}
 	}
 }

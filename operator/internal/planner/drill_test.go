@@ -28,6 +28,16 @@ func (w *world) order(name, member string) *facts.Operation {
 	return &w.operations[len(w.operations)-1]
 }
 
+// orderDrain has somebody order the drain of members.
+func (w *world) orderDrain(members ...string) {
+	for _, member := range members {
+		w.order("drain-"+member, "").Spec = v1alpha1.StoreOperationSpec{
+			StoreRef: v1alpha1.StoreReference{Name: w.store.Name}, Type: v1alpha1.OperationDrain,
+			Drain: &v1alpha1.DrainOperation{Member: member},
+		}
+	}
+}
+
 // operation of a name, as it is on record.
 func (w *world) operation(name string) v1alpha1.StoreOperationStatus {
 	i := slices.IndexFunc(w.operations, func(operation facts.Operation) bool { return operation.Name == name })
@@ -221,7 +231,7 @@ func TestOrderedDrillWaits(t *testing.T) {
 }
 
 func (w *world) drainByHand(name string) {
-	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: name}
+	w.orderDrain(name)
 	w.cluster.members[name].isDraining = true
 }
 

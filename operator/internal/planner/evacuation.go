@@ -83,7 +83,7 @@ func (p *planning) whyNotEvacuated(m *facts.Member, view, first *MemberView) str
 // away.
 func (p *planning) whyOthersFirst(view, first *MemberView) string {
 	i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Wanted && !v.Up })
-	ordered := p.observed.Store.DrainedMembers()
+	ordered := p.observed.DrainedMembers()
 	isTakenBack := func(v MemberView) bool {
 		return v.Wanted && !p.isLeaving(&v) && v.Reported.Draining != nil && !slices.Contains(ordered, v.Name)
 	}

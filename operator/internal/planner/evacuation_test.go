@@ -276,7 +276,7 @@ func TestRefusedEvacuation(t *testing.T) {
 	for _, member := range []string{"box-master-0", "box-master-2"} {
 		w.cluster.members[member].isDraining = true
 	}
-	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0,box-master-2"}
+	w.orderDrain("box-master-0", "box-master-2")
 	node := w.podOf("box-master-1").Node
 	w.visit(false)
 	o := w.observe()

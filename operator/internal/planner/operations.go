@@ -18,6 +18,12 @@ var (
 		gives: (*planning).carryOrdersOver,
 	}
 
+	orderedDrains = rule{
+		name:      "drains that StoreOperations order",
+		blockedBy: []blocker{noAnswer, stateStuck},
+		gives:     (*planning).drainOrdered,
+	}
+
 	finishedOperations = rule{name: "StoreOperations that ended long ago", gives: (*planning).forgetOperations}
 
 	allOperations = rule{name: "StoreOperations", blockedBy: []blocker{noFinalizer, podsLeft}, gives: (*planning).deleteOperations}
@@ -46,6 +52,20 @@ func (p *planning) carryOrdersOver() {
 		p.lookAgainIn(turnInterval)
 	default:
 		p.plan.OrdersCarriedOver, p.plan.Drills.Notes.Order = true, ""
+	}
+}
+
+// drainOrdered orders a drain for as long as the StoreOperation is there: the member's next process is drained, too.
+func (p *planning) drainOrdered() {
+	for _, operation := range p.observed.OpenOperations(v1alpha1.OperationDrain) {
+		i := slices.IndexFunc(p.masters, func(m *facts.Member) bool { return m.Name == operation.Spec.Drain.Member })
+		if i < 0 || p.masters[i].Reported == nil {
+			continue
+		}
+		p.lookAgainIn(UnsettledInterval)
+		if p.masters[i].Draining() == nil {
+			p.add(steps.DrainMember{Member: p.masters[i].Name, Why: "StoreOperation " + operation.Name + " orders that", Ordered: true})
+		}
 	}
 }
 

@@ -234,13 +234,14 @@ func TestReplicatedPlans(t *testing.T) {
 		},
 		{
 			"somebody has ordered the drain of one that has a place", func(w *world) {
-				w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0,box-master-2"}
+				w.orderDrain("box-master-2")
 				w.cluster.members["box-master-2"].isDraining = true
 			}, "",
 		},
 		{
 			"somebody has ordered another drain", func(w *world) {
-				w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0"}
+				w.orderDrain("box-master-0")
+				w.cluster.members["box-master-0"].isDraining = true
 				w.cluster.members["box-master-2"].isDraining = true
 			},
 			"undrain box-master-2: masters.replicas is 3",

@@ -29,6 +29,7 @@ var serving = []rule{
 	newFences,
 	failingNodes,
 	withdrawnDrains,
+	orderedDrains,
 	scalingIn,
 	emptyMasters,
 	outdatedProcesses,

@@ -47,10 +47,10 @@ func (p *planning) scaleIn() {
 	p.isChanging = true
 }
 
-// keepWanted takes drains back: there is a place for the member again, and its node is not drained. What somebody has ordered by annotation
-// stays.
+// keepWanted takes drains back: there is a place for the member again, and its node is not drained. What a StoreOperation
+// orders stays.
 func (p *planning) keepWanted() {
-	ordered := p.observed.Store.DrainedMembers()
+	ordered := p.observed.DrainedMembers()
 	for i, m := range p.masters {
 		view := &p.plan.Masters[i]
 		if !view.Wanted || m.Draining() == nil || slices.Contains(ordered, m.Name) || p.isLeaving(view) {

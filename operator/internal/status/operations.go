@@ -2,6 +2,8 @@ package status
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,12 +29,14 @@ type progress struct {
 }
 
 // Operation is the status of a StoreOperation after a visit that gives the Store the status next. One that has ended stays as it is.
-func Operation(o facts.Observed, operation *facts.Operation, next *v1alpha1.StoreStatus) v1alpha1.StoreOperationStatus {
+func Operation(
+	o facts.Observed, plan planner.Plan, outcome Outcome, operation *facts.Operation, next *v1alpha1.StoreStatus,
+) v1alpha1.StoreOperationStatus {
 	old := operation.Status
 	if old.HasEnded() {
 		return old
 	}
-	is := progressOf(o, operation, next)
+	is := progressOf(o, plan, outcome, operation, next)
 	status := *old.DeepCopy()
 	status.ObservedGeneration = operation.Generation
 	status.Phase, status.Target, status.Drill = is.phase, is.target, is.drill
@@ -48,7 +52,7 @@ func Operation(o facts.Observed, operation *facts.Operation, next *v1alpha1.Stor
 		status.FinishedAt = &ended
 	}
 	for condition, isTrue := range map[string]bool{
-		v1alpha1.ConditionOperationComplete: is.phase == v1alpha1.OperationSucceeded,
+		v1alpha1.ConditionOperationComplete: is.phase == v1alpha1.OperationSucceeded || is.phase == v1alpha1.OperationInForce,
 		v1alpha1.ConditionOperationFailed:   is.phase == v1alpha1.OperationFailed,
 	} {
 		value := metav1.ConditionFalse
@@ -63,14 +67,61 @@ func Operation(o facts.Observed, operation *facts.Operation, next *v1alpha1.Stor
 	return status
 }
 
-func progressOf(o facts.Observed, operation *facts.Operation, next *v1alpha1.StoreStatus) progress {
+func progressOf(
+	o facts.Observed, plan planner.Plan, outcome Outcome, operation *facts.Operation, next *v1alpha1.StoreStatus,
+) progress {
 	if o.IsForFormer(operation) {
 		return progress{
 			phase: v1alpha1.OperationFailed, reason: v1alpha1.ReasonOperationStoreIsNew,
 			message: fmt.Sprintf("Store %s was made after this order: if the order is for the present Store, create it again", o.Store.Name),
 		}
 	}
-	return drillProgress(operation, next)
+	switch operation.Spec.Type {
+	case v1alpha1.OperationDrain:
+		return drainProgress(o, plan, outcome, operation)
+	default:
+		return drillProgress(operation, next)
+	}
+}
+
+// drainProgress: a drain that has begun stays ordered whatever happens; one that the coordinator refuses at once has failed.
+func drainProgress(o facts.Observed, plan planner.Plan, outcome Outcome, operation *facts.Operation) progress {
+	member := operation.Spec.Drain.Member
+	is := progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, target: member}
+	hasBegun := operation.Status.StartedAt != nil
+	if hasBegun {
+		is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+	}
+	i := slices.IndexFunc(plan.Masters, func(v planner.MemberView) bool { return v.Name == member })
+	switch {
+	case i < 0 && hasBegun:
+		is.phase, is.reason = v1alpha1.OperationSucceeded, v1alpha1.ReasonOperationDone
+		is.message = fmt.Sprintf("%s was removed: masters.replicas is %d", member, o.Store.Spec.Masters.Replicas)
+	case i < 0:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
+		is.message = fmt.Sprintf("Store %s has no master %s: status.masters.members has their names", o.Store.Name, member)
+	case o.Cluster == nil:
+		is.message = "the drain waits for the coordinator, which does not answer"
+	case outcome.RefusedOrders[member] != "" && hasBegun:
+		is.message = "the coordinator says: " + outcome.RefusedOrders[member]
+	case outcome.RefusedOrders[member] != "":
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationRefused
+		is.message = "the coordinator says: " + outcome.RefusedOrders[member]
+	case plan.Masters[i].Reported == nil:
+		is.message = fmt.Sprintf("the drain waits for %s to be up", member)
+	case plan.Masters[i].Reported.Draining != nil && plan.Masters[i].Reported.Draining.Drained:
+		is.phase, is.reason = v1alpha1.OperationInForce, v1alpha1.ReasonOperationInForce
+		is.message = member + " is drained, and stays so until this StoreOperation is deleted: nobody needs anything that it has"
+	case plan.Masters[i].Reported.Draining != nil:
+		is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+		is.message = strings.Join(append([]string{describeDraining(plan.Masters[i].Reported.Draining)},
+			plan.Masters[i].Reported.Draining.WaitsFor...), "; ")
+	case o.Store.Spec.Paused:
+		is.message = "the drain waits for spec.paused: false"
+	default:
+		is.message = "the drain is about to begin"
+	}
+	return is
 }
 
 func drillProgress(operation *facts.Operation, next *v1alpha1.StoreStatus) progress {

@@ -26,6 +26,8 @@ type Outcome struct {
 	Refused string
 	// RefusedMember is the member in question.
 	RefusedMember string
+	// RefusedOrders is what the coordinator said of drains that were ordered and that it refused, by member.
+	RefusedOrders map[string]string
 	// NameTaken says which object of somebody else has a name that the Store needs; empty when none has.
 	NameTaken string
 	// Failed says what Kubernetes or the coordinator refused otherwise; empty when nothing failed.

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"slices"
 	"strings"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -9,7 +10,7 @@ import (
 // Before there were StoreOperations, orders were annotations of the Store. This file alone reads them, to carry them over.
 
 // formerAnnotations are those that were orders.
-var formerAnnotations = []string{v1alpha1.FormerAnnotationDrill}
+var formerAnnotations = []string{v1alpha1.FormerAnnotationDrill, v1alpha1.FormerAnnotationDrained}
 
 // FormerOrder is an order by annotation, as the StoreOperation that takes its place.
 type FormerOrder struct {
@@ -31,7 +32,7 @@ func (o *Observed) FormerOrders() []FormerOrder {
 	if !o.HasFormerOrders() {
 		return nil
 	}
-	return o.formerDrill()
+	return slices.Concat(o.formerDrains(), o.formerDrill())
 }
 
 // FormerAnnotations are the keys of those annotations that the Store has.
@@ -61,6 +62,22 @@ func (o *Observed) formerDrill() []FormerOrder {
 		Spec:  o.specOf(v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill, Drill: drill}),
 		Drill: value,
 	}}
+}
+
+// formerDrains: the annotation named the members, with commas between them.
+func (o *Observed) formerDrains() []FormerOrder {
+	var orders []FormerOrder
+	for _, member := range namesIn(o.Store.Annotations[v1alpha1.FormerAnnotationDrained]) {
+		orders = append(orders, FormerOrder{
+			Name: v1alpha1.OperationName(o.Store.Name, v1alpha1.OperationDrain, member),
+			Spec: o.specOf(v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: member}}),
+		})
+	}
+	return orders
+}
+
+func namesIn(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func (o *Observed) specOf(spec v1alpha1.StoreOperationSpec) v1alpha1.StoreOperationSpec {

@@ -36,6 +36,20 @@ func (o *Observed) OpenOperations(kind v1alpha1.OperationType) []*Operation {
 	return open
 }
 
+// DrainedMembers are those whose drain is ordered: the operator does not take it back, though the spec has a place for them.
+func (o *Observed) DrainedMembers() []string {
+	var members []string
+	for _, operation := range o.OpenOperations(v1alpha1.OperationDrain) {
+		members = append(members, operation.Spec.Drain.Member)
+	}
+	for _, order := range o.FormerOrders() {
+		if order.Spec.Drain != nil {
+			members = append(members, order.Spec.Drain.Member)
+		}
+	}
+	return members
+}
+
 // Operation with a uid; nil if there is none any more.
 func (o *Observed) Operation(uid string) *Operation {
 	i := slices.IndexFunc(o.Operations, func(operation Operation) bool { return operation.UID == uid })

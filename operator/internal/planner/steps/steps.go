@@ -493,12 +493,18 @@ func (s SetSettings) Do(ctx context.Context, by Executor) error { return by.SetS
 type DrainMember struct {
 	Member string
 	Why    string
+	// Ordered by a StoreOperation, which has to be there still.
+	Ordered bool
 }
 
 func (s DrainMember) row() Row {
+	look := Coordinator
+	if s.Ordered {
+		look = Everything
+	}
 	return Row{
 		Text:  fmt.Sprintf("drain %s: %s", s.Member, s.Why),
-		Event: "MemberDraining", Object: Object{"Pod", s.Member}, Look: Coordinator,
+		Event: "MemberDraining", Object: Object{"Pod", s.Member}, Look: look,
 	}
 }
 
@@ -514,7 +520,8 @@ type UndrainMember struct {
 func (s UndrainMember) row() Row {
 	return Row{
 		Text:  fmt.Sprintf("undrain %s: %s", s.Member, s.Why),
-		Event: "MemberUndrained", Object: Object{"Pod", s.Member}, Look: Coordinator,
+		// A StoreOperation that orders the drain may be missing in the cache.
+		Event: "MemberUndrained", Object: Object{"Pod", s.Member}, Look: Everything,
 	}
 }
 

@@ -184,28 +184,6 @@ func (c *Coordinator) TimeTrace(ctx context.Context, member string, shard *uint3
 	return response, nil
 }
 
-// Drain has everything that a member has go to others.
-func (c *Coordinator) Drain(ctx context.Context, member string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := c.admin.DrainMember(ctx, &adminv1.DrainMemberRequest{Name: member, ExpectedClusterId: c.Last.GetClusterId()})
-	if err != nil {
-		return said("drain "+member, err)
-	}
-	return nil
-}
-
-// Undrain takes that back.
-func (c *Coordinator) Undrain(ctx context.Context, member string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := c.admin.UndrainMember(ctx, &adminv1.UndrainMemberRequest{Name: member, ExpectedClusterId: c.Last.GetClusterId()})
-	if err != nil {
-		return said("undrain "+member, err)
-	}
-	return nil
-}
-
 // said is the coordinator's own text where it has sent one.
 func said(what string, err error) error {
 	answer := status.Convert(err)
