@@ -205,13 +205,19 @@ func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
 	}
 	leaving, node := masterOnWorker(t)
 	started := time.Now()
-	kubectl(t, "annotate", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationIsolated+"="+node)
+	apply(t, fmt.Sprintf(`
+apiVersion: rcbox.dev/v1alpha1
+kind: StoreOperation
+metadata: {name: slow-disk}
+spec: {storeRef: {name: %s}, type: Isolate, isolate: {node: %s, reason: its disk is slow}}
+`, storeName, node))
 	store := waitUntilElsewhere(t, leaving, node)
 	t.Logf("a master left an isolated node in %.1f s", time.Since(started).Seconds())
 	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
 		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
 	}
-	kubectl(t, "annotate", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationIsolated+"-")
+	waitForOperation(t, "slow-disk", v1alpha1.OperationInForce)
+	kubectl(t, "delete", "storeoperation", "slow-disk", "-n", namespaceOf(t))
 	n.clients.goOn(t, "clients go on", 10)
 }
 
@@ -255,9 +261,10 @@ func (n *nodeDrain) nodeOfFailuresIsLeft(t *testing.T) {
 	isolated := func(i v1alpha1.IsolationStatus) bool {
 		return i.Node == node && i.Cause == v1alpha1.IsolatedFailures && strings.Contains(i.Message, member)
 	}
-	if !slices.ContainsFunc(store.Status.Isolations, isolated) || store.Annotations[v1alpha1.AnnotationIsolated] != node {
-		t.Errorf("isolations %+v, annotations %v; want %s for the failures of %s", store.Status.Isolations, store.Annotations, node, member)
+	if !slices.ContainsFunc(store.Status.Isolations, isolated) {
+		t.Errorf("isolations %+v; want %s for the failures of %s", store.Status.Isolations, node, member)
 	}
+	waitForOperation(t, v1alpha1.OperationName(storeName, v1alpha1.OperationIsolate, node), v1alpha1.OperationInForce)
 	if store.Status.LossCount != 0 {
 		t.Errorf("losses %+v", store.Status.Losses)
 	}

@@ -181,17 +181,11 @@ func (s *Store) ReleasedPods() []string {
 	return strings.FieldsFunc(s.Annotations[AnnotationReleasedAddresses], func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// AnnotationIsolated on a Store names nodes, with commas between them, that get no new pods of it, and that its masters leave.
-const AnnotationIsolated = "rcbox.dev/isolated"
+// FormerAnnotationIsolated on a Store named nodes, with commas between them, that were isolated, before there were StoreOperations.
+const FormerAnnotationIsolated = "rcbox.dev/isolated"
 
-// MaxIsolated is how many of them count.
+// MaxIsolated is how many nodes may be isolated for a Store.
 const MaxIsolated = 16
-
-// IsolatedNodes are those that AnnotationIsolated names.
-func (s *Store) IsolatedNodes() []string {
-	names := strings.FieldsFunc(s.Annotations[AnnotationIsolated], func(r rune) bool { return r == ',' || r == ' ' })
-	return names[:min(len(names), MaxIsolated)]
-}
 
 // AnnotationFencedBy on a node, or on a remediation, names the Store by whose word it is there, as namespace/name.
 const AnnotationFencedBy = "rcbox.dev/fenced-by"

@@ -28,6 +28,8 @@ func TestOperations(t *testing.T) {
 			"two things at once", "{storeRef: {name: box}, type: Drain, drill: {}, drain: {member: box-master-1}}",
 			"spec.drill is for type Drill only",
 		},
+		{"an isolation", "{storeRef: {name: box}, type: Isolate, isolate: {node: worker-1, reason: slow}}", ""},
+		{"an isolation of nothing", "{storeRef: {name: box}, type: Isolate}", "type Isolate needs spec.isolate"},
 		{"no Store", "{type: Drill}", "spec.storeRef: Required value"},
 		{"no type", "{storeRef: {name: box}}", "spec.type: Required value"},
 		{"an unknown type", "{storeRef: {name: box}, type: Dance}", "Unsupported value"},
@@ -96,8 +98,8 @@ func TestOperationTypes(t *testing.T) {
 		if !strings.Contains(string(role), ", "+verb) {
 			t.Errorf("the role of those who give orders lacks %s", verb)
 		}
-		if !strings.Contains(string(rights), "  - "+verb+"\n") && kind == v1alpha1.OperationDrill {
-			t.Errorf("the operator's role lacks %s, and it carries such orders over", verb)
+		if !strings.Contains(string(rights), "  - "+verb+"\n") {
+			t.Errorf("the operator's role lacks %s, and it gives such orders", verb)
 		}
 	}
 }

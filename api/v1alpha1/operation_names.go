@@ -23,6 +23,7 @@ const (
 	ReasonOperationStoreIsNew = "StoreIsNewer"
 	ReasonOperationInForce    = "InForce"
 	ReasonOperationNoMember   = "NoSuchMember"
+	ReasonOperationTooMany    = "TooManyIsolated"
 	ReasonDrillTooSlow        = "TooSlow"
 	ReasonDrillUnfinished     = "Unfinished"
 )

@@ -41,7 +41,7 @@ type StoreOperationList struct {
 
 // OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
 //
-// +kubebuilder:validation:Enum=Drill;Drain
+// +kubebuilder:validation:Enum=Drill;Drain;Isolate
 type OperationType string
 
 const (
@@ -49,15 +49,20 @@ const (
 	OperationDrill OperationType = "Drill"
 	// OperationDrain has everything that a master has go to others, and keeps it drained while the StoreOperation is there.
 	OperationDrain OperationType = "Drain"
+	// OperationIsolate keeps a Store's pods away from a node while the StoreOperation is there.
+	OperationIsolate OperationType = "Isolate"
 )
 
 // OperationTypes are all that there are.
-func OperationTypes() []OperationType { return []OperationType{OperationDrill, OperationDrain} }
+func OperationTypes() []OperationType {
+	return []OperationType{OperationDrill, OperationDrain, OperationIsolate}
+}
 
 // StoreOperationSpec is the order: a type, and the parameters of this type under its name.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Drill' || !has(self.drill)",message="spec.drill is for type Drill only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Drain') == has(self.drain)",message="type Drain needs spec.drain, which is for this type only"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Isolate') == has(self.isolate)",message="type Isolate needs spec.isolate, which is for this type only"
 type StoreOperationSpec struct {
 	// The Store, in the same namespace.
 	//
@@ -78,6 +83,31 @@ type StoreOperationSpec struct {
 	//
 	// +optional
 	Drain *DrainOperation `json:"drain,omitempty"`
+
+	// Parameters of an isolation.
+	//
+	// +optional
+	Isolate *IsolateOperation `json:"isolate,omitempty"`
+}
+
+// IsolateOperation has the parameters of an isolation.
+type IsolateOperation struct {
+	// The node that is to get no more pods of the Store, and that its masters leave.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// Why; the operator writes here what has failed on a node that it isolates by itself.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+	// Who has ordered it: Ordered for a person, Failures for the operator (recovery.isolation).
+	//
+	// +optional
+	// +kubebuilder:default=Ordered
+	Cause IsolationCause `json:"cause,omitempty"`
 }
 
 // DrainOperation has the parameters of a drain.
@@ -181,4 +211,6 @@ type DrillResult struct {
 }
 
 // HasEnded says whether nothing comes of the operation any more.
-func (s *StoreOperationStatus) HasEnded() bool { return s.Phase == OperationSucceeded || s.Phase == OperationFailed }
+func (s *StoreOperationStatus) HasEnded() bool {
+	return s.Phase == OperationSucceeded || s.Phase == OperationFailed
+}

@@ -140,7 +140,7 @@ const (
 	DrainClusterAutoscaler NodeDrain = "ClusterAutoscaler"
 	// DrainKarpenter means that Karpenter is about to replace it.
 	DrainKarpenter NodeDrain = "Karpenter"
-	// DrainIsolated means that this Store's annotation rcbox.dev/isolated names it.
+	// DrainIsolated means that a StoreOperation isolates it for this Store.
 	DrainIsolated NodeDrain = "Isolated"
 )
 
@@ -148,7 +148,7 @@ const (
 type EvacuationStatus struct {
 	// The node.
 	Node string `json:"node"`
-	// The sign of the drain: a cordon, the mark of an autoscaler, or this Store's own annotation.
+	// The sign of the drain: a cordon, the mark of an autoscaler, or a StoreOperation.
 	Cause NodeDrain `json:"cause"`
 	// When the operator saw it first.
 	Since metav1.Time `json:"since"`

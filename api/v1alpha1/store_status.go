@@ -139,7 +139,7 @@ type StoreStatus struct {
 	// +optional
 	Network *NetworkStatus `json:"network,omitempty"`
 
-	// Nodes that get no more pods of this Store: those that the annotation rcbox.dev/isolated names.
+	// Nodes that get no more pods of this Store: those that StoreOperations isolate.
 	//
 	// +optional
 	// +listType=map

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +17,6 @@ import (
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 )
 
-// patchAttempts is how often a Store is patched that others change at the same time.
-const patchAttempts = 5
-
 func (p *plugin) isolateCommand() *cobra.Command {
 	var undo bool
 	command := &cobra.Command{
@@ -30,8 +26,8 @@ func (p *plugin) isolateCommand() *cobra.Command {
 copies, the operator drains the master there, so that nothing is lost and no key waits, and gives it a pod elsewhere.
 MEMBER is a name, or its number, and stands for the node that its pod is on.
 
-The order is noted on the Store (annotation rcbox.dev/isolated), and stays until --undo. Other Stores and pods are not
-concerned; for those there is kubectl cordon.`,
+The order is a StoreOperation, and stays in force until --undo deletes that. Other Stores and pods are not concerned; for
+those there is kubectl cordon.`,
 		Example: `  kubectl rcbox isolate box box-master-2
   kubectl rcbox isolate box worker-7
   kubectl rcbox isolate box worker-7 --undo`,
@@ -62,18 +58,29 @@ func isolate(ctx context.Context, cluster *access.Cluster, out io.Writer, name, 
 			return err
 		}
 	}
-	changed, err := noteIsolated(ctx, cluster, store, node, !undo)
+	ordered, err := openOperations(ctx, cluster, store, func(spec *v1alpha1.StoreOperationSpec) bool {
+		return spec.Type == v1alpha1.OperationIsolate && spec.Isolate.Node == node
+	})
 	switch {
 	case err != nil:
 		return err
-	case undo && !changed:
+	case undo && len(ordered) == 0:
 		return writeText(out, node+" was not isolated\n")
 	case undo:
+		if err := withdraw(ctx, cluster, ordered); err != nil {
+			return err
+		}
 		return writeText(out, node+" may have pods of "+store.Name+" again\n")
-	case !changed:
-		return writeText(out, node+" is isolated already\n")
+	case len(ordered) > 0:
+		return writeText(out, node+" is isolated already: StoreOperation "+ordered[0].Name+"\n")
 	}
-	text := node + " gets no more pods of " + store.Name
+	operation, err := order(ctx, cluster, store, v1alpha1.StoreOperationSpec{
+		Type: v1alpha1.OperationIsolate, Isolate: &v1alpha1.IsolateOperation{Node: node},
+	})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("StoreOperation %s is created: %s gets no more pods of %s", operation.Name, node, store.Name)
 	switch {
 	case member == "":
 	case store.Copies() == 0:
@@ -126,44 +133,4 @@ func mustBeNode(ctx context.Context, cluster *access.Cluster, name string) error
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
 	return nil
-}
-
-// noteIsolated adds a node to those that the Store keeps away from, or takes it from there; says whether that changed anything.
-func noteIsolated(ctx context.Context, cluster *access.Cluster, store *v1alpha1.Store, node string, isolated bool) (bool, error) {
-	var err error
-	for range patchAttempts {
-		current := &v1alpha1.Store{}
-		if err = cluster.Get(ctx, client.ObjectKeyFromObject(store), current); err != nil {
-			return false, fmt.Errorf("read Store %s/%s: %w", store.Namespace, store.Name, err)
-		}
-		names := current.IsolatedNodes()
-		switch {
-		case slices.Contains(names, node) == isolated:
-			return false, nil
-		case isolated && len(names) == v1alpha1.MaxIsolated:
-			return false, fmt.Errorf("%d nodes are isolated, and there can be no more: take one back with --undo, or use "+
-				"placement.nodeSelector: %s", len(names), strings.Join(names, ", "))
-		case isolated:
-			names = append(names, node)
-		default:
-			names = slices.DeleteFunc(names, func(name string) bool { return name == node })
-		}
-		before := current.DeepCopy()
-		if current.Annotations == nil {
-			current.Annotations = map[string]string{}
-		}
-		current.Annotations[v1alpha1.AnnotationIsolated] = strings.Join(names, ",")
-		if len(names) == 0 {
-			delete(current.Annotations, v1alpha1.AnnotationIsolated)
-		}
-		// With the version that was read: somebody else may isolate another node at this moment.
-		err = cluster.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("note on Store %s/%s that %s is isolated (patch on stores): %w", store.Namespace, store.Name, node, err)
-	}
-	return true, nil
 }

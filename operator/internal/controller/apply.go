@@ -212,7 +212,7 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreateP
 	}
 	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
 		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs, Claim: step.Claim,
-		Addresses: step.Addresses, ReturnsTo: step.ReturnsTo,
+		Addresses: step.Addresses, ReturnsTo: step.ReturnsTo, Isolated: v.observed.IsolatedNodes(),
 	})
 	if err != nil {
 		return err
@@ -223,13 +223,16 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreateP
 	return nil
 }
 
-// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back; and pods' names come from the numbers in the status,
+// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back, or the cache may lack one; and pods' names come from the numbers in the status,
 // and in a cache that has not seen the last status yet a name that is on record is free.
 func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
 	if v.fresh {
 		return nil
 	}
 	if err := r.checkStoreIsPresent(ctx, v); err != nil {
+		return err
+	}
+	if err := r.checkOperations(ctx, v); err != nil {
 		return err
 	}
 	v.fresh = true

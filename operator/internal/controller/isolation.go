@@ -2,27 +2,25 @@ package controller
 
 import (
 	"context"
-	"strings"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// isolateNode writes to the annotation by which somebody would order it, so that it is taken back in the same way.
+// maxIsolationReason bounds what a StoreOperation has of why, in bytes.
+const maxIsolationReason = 500
+
+// isolateNode makes the StoreOperation by which somebody would order it, so that it is taken back in the same way.
 func (r *Reconciler) isolateNode(ctx context.Context, v *visit, step steps.IsolateNode) error {
 	store := v.observed.Store
-	changed := store.DeepCopy()
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
-	changed.Annotations[v1alpha1.AnnotationIsolated] = strings.Join(append(store.IsolatedNodes(), step.Node), ",")
-	patch := client.MergeFromWithOptions(store.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, changed, patch, FieldManager); err != nil {
-		return stale(err, "isolate node "+step.Node)
-	}
-	// The status is written to what there is now.
-	store.Annotations, store.ResourceVersion = changed.Annotations, changed.ResourceVersion
-	return nil
+	return r.createOperation(ctx, v, steps.CreateOperation{
+		Name: v1alpha1.OperationName(store.Name, v1alpha1.OperationIsolate, step.Node),
+		Spec: v1alpha1.StoreOperationSpec{
+			StoreRef: v1alpha1.StoreReference{Name: store.Name}, Type: v1alpha1.OperationIsolate,
+			Isolate: &v1alpha1.IsolateOperation{
+				Node: step.Node, Reason: brief.Fit(step.Why, maxIsolationReason), Cause: v1alpha1.IsolatedFailures,
+			},
+		},
+	})
 }

@@ -47,8 +47,8 @@ func TestNodeOfAFailingMemberIsIsolated(t *testing.T) {
 	}
 	h.mustVisit()
 	for restarts := range int32(3) {
-		if got := h.store().Annotations[v1alpha1.AnnotationIsolated]; got != "" {
-			t.Fatalf("isolated after %d: %q", restarts, got)
+		if got := h.operations(); len(got) > 0 {
+			t.Fatalf("isolated after %d: %+v", restarts, got)
 		}
 		h.crash("box-master-1", restarts+1)
 		h.mustVisit()
@@ -57,9 +57,10 @@ func TestNodeOfAFailingMemberIsIsolated(t *testing.T) {
 	if failures := store.Status.Masters.Members[1].Failures; failures == nil || failures.Count != 3 || failures.Node != "node-b" {
 		t.Errorf("failures %+v", failures)
 	}
-	if got := store.Annotations[v1alpha1.AnnotationIsolated]; got != "node-b" || len(store.Status.Isolations) != 1 ||
-		store.Status.Isolations[0].Cause != v1alpha1.IsolatedFailures {
-		t.Fatalf("isolated: %q, on record %+v", got, store.Status.Isolations)
+	operation := h.operation(v1alpha1.OperationName("box", v1alpha1.OperationIsolate, "node-b"))
+	if isolate := operation.Spec.Isolate; isolate.Node != "node-b" || isolate.Cause != v1alpha1.IsolatedFailures ||
+		len(store.Status.Isolations) != 1 || store.Status.Isolations[0].Cause != v1alpha1.IsolatedFailures {
+		t.Fatalf("isolated: %+v, on record %+v", isolate, store.Status.Isolations)
 	}
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodeIsolated)
 	events := strings.Join(h.takeEvents(), "\n")

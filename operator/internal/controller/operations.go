@@ -64,6 +64,19 @@ func listOperations(ctx context.Context, reader client.Reader, v *visit) error {
 	return nil
 }
 
+// checkOperations asks the API server whether the Store's operations are those that were seen.
+func (r *Reconciler) checkOperations(ctx context.Context, v *visit) error {
+	now := &visit{observed: facts.Observed{Store: v.observed.Store}}
+	if err := listOperations(ctx, r.Live, now); err != nil {
+		return err
+	}
+	isSame := func(a, b facts.Operation) bool { return a.UID == b.UID }
+	if !slices.EqualFunc(v.observed.Operations, now.observed.Operations, isSame) {
+		return fmt.Errorf("the cache has other StoreOperations than the API server: %w", errStale)
+	}
+	return nil
+}
+
 // writeOperations writes how far the operations are, after the Store's status: what an operation has led to is on record there first.
 func (r *Reconciler) writeOperations(
 	ctx context.Context, v *visit, plan planner.Plan, outcome status.Outcome, next *v1alpha1.StoreStatus,

@@ -1,10 +1,13 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +16,7 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // order makes a StoreOperation about the Store.
@@ -134,6 +138,73 @@ func TestOrderedDrainIsCarriedOver(t *testing.T) {
 	if isDraining() {
 		t.Error("the StoreOperation is deleted, and the drain goes on")
 	}
+}
+
+// Nodes that an annotation isolated stay isolated while they become StoreOperations, with what the status says of why.
+func TestIsolationsAreCarriedOver(t *testing.T) {
+	h := settled(t)
+	h.fromBefore(map[string]string{v1alpha1.FormerAnnotationIsolated: "node-x, node-y"})
+	store := h.store()
+	store.Status.Isolations = []v1alpha1.IsolationStatus{{
+		Node: "node-y", Cause: v1alpha1.IsolatedFailures, Since: metav1.NewTime(h.now.Truncate(time.Second)), Message: "it failed",
+	}}
+	if err := h.client.Status().Update(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		h.mustVisit()
+		isolations := h.store().Status.Isolations
+		if len(isolations) != 2 || !slices.ContainsFunc(isolations, func(i v1alpha1.IsolationStatus) bool {
+			return i.Node == "node-y" && i.Cause == v1alpha1.IsolatedFailures && i.Message == "it failed"
+		}) {
+			t.Fatalf("isolated: %+v", isolations)
+		}
+	}
+	operations := h.operations()
+	failed := operations[v1alpha1.OperationName("box", v1alpha1.OperationIsolate, "node-y")]
+	if len(operations) != 2 || failed == nil || failed.Spec.Isolate.Cause != v1alpha1.IsolatedFailures ||
+		failed.Status.Phase != v1alpha1.OperationInForce || len(h.store().Annotations) > 0 {
+		t.Fatalf("operations %+v, annotations %v", operations, h.store().Annotations)
+	}
+	if err := h.client.Delete(t.Context(), failed); err != nil {
+		t.Fatal(err)
+	}
+	h.mustVisit()
+	if left := h.store().Status.Isolations; len(left) != 1 || left[0].Node != "node-x" {
+		t.Errorf("isolated: %+v", left)
+	}
+}
+
+// A pod is made only by what the API server has of isolations: a cache that lacks one is not enough.
+func TestNoPodBesidesAnIsolationThatIsNotSeen(t *testing.T) {
+	h := settled(t)
+	h.order("unseen", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationIsolate, Isolate: &v1alpha1.IsolateOperation{Node: "node-x"}})
+	if err := h.client.Delete(t.Context(), h.pods()["box-master-1"]); err != nil {
+		t.Fatal(err)
+	}
+	h.reconciler.Client = blind{h.client}
+	if _, err := h.visit(); err != nil {
+		t.Fatal(err)
+	}
+	if pod := h.pods()["box-master-1"]; pod != nil {
+		t.Fatal("its pod was made by an old cache")
+	}
+	h.reconciler.Client = h.client
+	h.mustVisit()
+	pod := h.pods()["box-master-1"]
+	if pod == nil || !slices.Contains(resources.Avoided(pod), "node-x") {
+		t.Errorf("the pod is %+v", pod)
+	}
+}
+
+// blind is a cache that has not seen any StoreOperation yet.
+type blind struct{ client.Client }
+
+func (b blind) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, isThem := list.(*v1alpha1.StoreOperationList); isThem {
+		return nil
+	}
+	return b.Client.List(ctx, list, options...)
 }
 
 // A drain is ordered from the coordinator, and says so if that refuses it, which is nothing of the Store's.

@@ -81,7 +81,7 @@ type Reconciler struct {
 	plan func(facts.Observed) planner.Plan
 }
 
-// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill;drain
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill;drain;isolate
 // +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/status,verbs=update

@@ -165,7 +165,7 @@ var rareBlows = []blow{
 	{2, onPod((*simulation).cordonNodeOf)},
 	{2, (*simulation).uncordon},
 	{1, onPod((*simulation).isolateNodeOf)},
-	{1, func(s *simulation) { s.annotate(v1alpha1.AnnotationIsolated, "") }},
+	{1, (*simulation).takeBackIsolations},
 	{4, onPod((*simulation).breakNodeOf)},
 	{2, (*simulation).changeSettings},
 	{1, (*simulation).growStorage},

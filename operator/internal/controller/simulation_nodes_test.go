@@ -1,11 +1,10 @@
 package controller
 
 import (
-	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -32,14 +31,14 @@ func (s *simulation) aside() []string {
 
 // isLeft says whether masters are to leave the node.
 func (s *simulation) isLeft(name string) bool {
-	return slices.Contains(s.aside(), name) || slices.Contains(s.store().IsolatedNodes(), name)
+	return slices.Contains(s.aside(), name) || slices.Contains(s.isolatedNodes(), name)
 }
 
 // isIsolated says that it is, and that nothing else keeps pods from it.
 func (s *simulation) isIsolated(name string) bool {
 	node := s.node(name)
 	isOtherwiseWell := node != nil && !slices.Contains(s.aside(), name) && !nodeOf(node, false).OutOfService
-	return slices.Contains(s.store().IsolatedNodes(), name) && isOtherwiseWell
+	return slices.Contains(s.isolatedNodes(), name) && isOtherwiseWell
 }
 
 // takesPods says whether a new pod of the Store may run there.
@@ -75,20 +74,37 @@ func (s *simulation) uncordon() {
 
 // isolateNodeOf is somebody's order.
 func (s *simulation) isolateNodeOf(pod *corev1.Pod) {
-	if s.isReplicated() && pod.Spec.NodeName != "" && len(s.store().IsolatedNodes()) == 0 {
-		s.annotate(v1alpha1.AnnotationIsolated, pod.Spec.NodeName)
+	if s.isReplicated() && pod.Spec.NodeName != "" && len(s.isolatedNodes()) == 0 {
+		s.trace("somebody isolates %s", pod.Spec.NodeName)
+		s.api.put(&v1alpha1.StoreOperation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "isolate-" + pod.Spec.NodeName},
+			Spec: v1alpha1.StoreOperationSpec{
+				StoreRef: v1alpha1.StoreReference{Name: "sim"}, Type: v1alpha1.OperationIsolate,
+				Isolate: &v1alpha1.IsolateOperation{Node: pod.Spec.NodeName},
+			},
+		})
 	}
 }
 
-func (s *simulation) annotate(key, value string) {
-	s.trace("the Store's annotation %s is %q", key, value)
-	edit(s.api, "sim", func(store *v1alpha1.Store) {
-		store.Annotations = maps.Clone(store.Annotations)
-		if store.Annotations == nil {
-			store.Annotations = map[string]string{}
+// isolatedNodes are those that StoreOperations isolate.
+func (s *simulation) isolatedNodes() []string {
+	var nodes []string
+	for _, operation := range all[*v1alpha1.StoreOperation](s.api.objects) {
+		if isolate := operation.Spec.Isolate; isolate != nil {
+			nodes = append(nodes, isolate.Node)
 		}
-		store.Annotations[key] = value
-	})
+	}
+	return nodes
+}
+
+// takeBackIsolations is somebody's who has repaired the nodes.
+func (s *simulation) takeBackIsolations() {
+	for _, operation := range all[*v1alpha1.StoreOperation](s.api.objects) {
+		if operation.Spec.Isolate != nil {
+			s.trace("%s is not isolated any more", operation.Spec.Isolate.Node)
+			s.api.tellToEnd(operation)
+		}
+	}
 }
 
 // breakNodeOf: masters fail there again and again, from now on or no more.
@@ -128,7 +144,7 @@ func (s *simulation) emptyOutOfService() {
 	}
 }
 
-// checkPatch holds what the operator writes to nodes and to the Store's annotations against what it promises.
+// checkPatch holds what the operator writes to nodes against what it promises.
 func (s *simulation) checkPatch(before, after client.Object) {
 	switch after := after.(type) {
 	case *corev1.Node:
@@ -136,10 +152,6 @@ func (s *simulation) checkPatch(before, after client.Object) {
 			return
 		}
 		s.checkFence(after.Name)
-	case *v1alpha1.Store:
-		if node := after.Annotations[v1alpha1.AnnotationIsolated]; node != before.GetAnnotations()[v1alpha1.AnnotationIsolated] {
-			s.checkIsolation(node)
-		}
 	}
 }
 
@@ -169,11 +181,10 @@ func (s *simulation) checkFence(name string) {
 }
 
 // checkIsolation: one node by itself at a time, and only where all other masters are well.
-func (s *simulation) checkIsolation(nodes string) {
-	name := nodes[strings.LastIndexByte(nodes, ',')+1:]
+func (s *simulation) checkIsolation(name string) {
 	var others []string
 	for _, isolation := range s.store().Status.Isolations {
-		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(s.store().IsolatedNodes(), isolation.Node) {
+		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(s.isolatedNodes(), isolation.Node) {
 			others = append(others, isolation.Node)
 		}
 	}

@@ -338,7 +338,7 @@ func fencesUnrecorded(o facts.Observed) planner.Plan {
 func isolatesAtOnce(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i := range plan.Masters {
-		if failures := plan.Masters[i].Failures; failures != nil && !slices.Contains(o.Store.IsolatedNodes(), failures.Node) {
+		if failures := plan.Masters[i].Failures; failures != nil && !slices.Contains(o.IsolatedNodes(), failures.Node) {
 			plan.Steps = append(plan.Steps, steps.IsolateNode{Node: failures.Node, Member: plan.Masters[i].Name})
 			break
 		}

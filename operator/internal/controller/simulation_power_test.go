@@ -67,6 +67,9 @@ func (c *operatorClient) Create(ctx context.Context, object client.Object, optio
 		if _, there := c.simulatedAPI.objects[keyOf(object)]; there {
 			return apierrors.NewAlreadyExists(schema.GroupResource{}, object.GetName())
 		}
+		if operation, isOperation := object.(*v1alpha1.StoreOperation); isOperation && operation.Spec.Isolate != nil {
+			c.s.checkIsolation(operation.Spec.Isolate.Node)
+		}
 		if fence, isFence := object.(*v1alpha1.NodeFence); isFence {
 			c.s.checkFence(fence.Spec.Node)
 		}

@@ -175,11 +175,12 @@ func (w *world) isolateFailing(step steps.IsolateNode) {
 		}
 	}
 	for _, isolation := range w.store.Status.Isolations {
-		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(w.store.IsolatedNodes(), isolation.Node) {
+		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(w.isolatedNodes(), isolation.Node) {
 			panic(step.Node + " is isolated besides " + isolation.Node)
 		}
 	}
-	w.isolate(append(w.store.IsolatedNodes(), step.Node)...)
+	w.isolate(append(w.isolatedNodes(), step.Node)...)
+	w.operations[len(w.operations)-1].Spec.Isolate.Cause = v1alpha1.IsolatedFailures
 }
 
 // unfence: a machine whose power was taken away is switched on again.
@@ -216,7 +217,7 @@ func (w *world) fence(node string) {
 
 // isToBeLeft: it takes no pods of this Store.
 func (w *world) isToBeLeft(node string) bool {
-	return w.cordoned[node] || slices.Contains(w.store.IsolatedNodes(), node)
+	return w.cordoned[node] || slices.Contains(w.isolatedNodes(), node)
 }
 
 // leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.

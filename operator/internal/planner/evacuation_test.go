@@ -307,7 +307,7 @@ func TestMemberLeavesAnIsolatedNode(t *testing.T) {
 		t.Fatalf("moved %+v", moved)
 	}
 	w.visit(false)
-	want := "or take " + node + " out of the Store's annotation rcbox.dev/isolated"
+	want := "or delete the StoreOperation that isolates " + node
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || !strings.HasSuffix(leaves.WaitsFor, want) {
 		t.Errorf("on record: %+v", leaves)
 	}

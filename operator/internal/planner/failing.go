@@ -17,11 +17,11 @@ var failingNodes = rule{
 		{"another failing node is isolated", func(p *planning) bool {
 			store := p.observed.Store
 			return slices.ContainsFunc(store.Status.Isolations, func(i v1alpha1.IsolationStatus) bool {
-				return i.Cause == v1alpha1.IsolatedFailures && slices.Contains(store.IsolatedNodes(), i.Node)
+				return i.Cause == v1alpha1.IsolatedFailures && slices.Contains(p.observed.IsolatedNodes(), i.Node)
 			})
 		}},
 		{"as many nodes are isolated as may be", func(p *planning) bool {
-			return len(p.observed.Store.IsolatedNodes()) >= v1alpha1.MaxIsolated
+			return len(p.observed.IsolatedNodes()) >= v1alpha1.MaxIsolated
 		}},
 	},
 	gives: (*planning).isolateFailing,

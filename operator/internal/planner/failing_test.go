@@ -110,7 +110,7 @@ func TestFlappingNodeCounts(t *testing.T) {
 		w.reviveNode(node)
 		runFor[steps.IsolateNode](w, 4)
 	}
-	if names := w.store.IsolatedNodes(); len(names) != 1 || names[0] != node {
+	if names := w.isolatedNodes(); len(names) != 1 || names[0] != node {
 		t.Errorf("isolated: %v, on record: %+v", names, w.store.Status.Masters.Members[1].Failures)
 	}
 }

@@ -28,7 +28,7 @@ func (p *planning) failures(m *facts.Member, view *MemberView) *v1alpha1.Failure
 	node, _ := m.Home()
 	recorded := o.Recorded(m.Name).Failures
 	isGivenBack := func(i v1alpha1.IsolationStatus) bool { // somebody has: it begins anew
-		return i.Node == node && !slices.Contains(o.Store.IsolatedNodes(), node)
+		return i.Node == node && !slices.Contains(o.IsolatedNodes(), node)
 	}
 	if recorded != nil && (recorded.Node != node || o.Now.Sub(recorded.Last.Time) > window) ||
 		slices.ContainsFunc(o.Store.Status.Isolations, isGivenBack) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -158,7 +157,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		},
 		"node is isolated": func(t *rapid.T) {
 			if pod := anyPod(t); pod.Node != "" {
-				w.isolate(append(w.store.IsolatedNodes(), pod.Node)...)
+				w.isolate(append(w.isolatedNodes(), pod.Node)...)
 			}
 		},
 		"no node is isolated": func(*rapid.T) { w.isolate() },
@@ -236,7 +235,8 @@ func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
 	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
-	w.operations = nil // whoever has ordered something withdraws that
+	isDrill := func(operation facts.Operation) bool { return operation.Spec.Type == v1alpha1.OperationDrill }
+	w.operations = slices.DeleteFunc(w.operations, isDrill) // whoever has ordered some withdraws them
 	checkSleeps(t, w)
 	for node := range w.strayNodes() {
 		w.killStrays(node)
@@ -346,13 +346,30 @@ func (w *world) nodesComeBack() {
 }
 
 func (w *world) isolate(nodes ...string) {
-	w.store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: strings.Join(nodes, ",")}
+	w.operations = slices.DeleteFunc(w.operations, func(operation facts.Operation) bool { return operation.Spec.Isolate != nil })
+	for _, node := range nodes {
+		w.order("isolate-"+node, "").Spec = v1alpha1.StoreOperationSpec{
+			StoreRef: v1alpha1.StoreReference{Name: w.store.Name}, Type: v1alpha1.OperationIsolate,
+			Isolate: &v1alpha1.IsolateOperation{Node: node},
+		}
+	}
+}
+
+// isolatedNodes are those that the world's StoreOperations isolate.
+func (w *world) isolatedNodes() []string {
+	var nodes []string
+	for i := range w.operations {
+		if isolate := w.operations[i].Spec.Isolate; isolate != nil {
+			nodes = append(nodes, isolate.Node)
+		}
+	}
+	return nodes
 }
 
 // stuckDomains are as many as nodes on which a member cannot be up: those that do not answer, and cordoned ones where none runs.
 func (w *world) stuckDomains() int {
 	stuck := w.lostDomains()
-	left := slices.Concat(slices.Collect(maps.Keys(w.cordoned)), w.store.IsolatedNodes())
+	left := slices.Concat(slices.Collect(maps.Keys(w.cordoned)), w.isolatedNodes())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(left))) {
 		runs := slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
 			return pod.Node == name && pod.Process == facts.ProcessRunning && pod.Component == v1alpha1.ComponentMaster

@@ -93,7 +93,7 @@ func (e *Evacuation) Moved() bool { return e != nil && !e.MovedAt.IsZero() }
 // HowToStay is what takes back that a node is drained.
 func HowToStay(leaves *Evacuation) string {
 	if leaves.Cause == v1alpha1.DrainIsolated {
-		return "take " + leaves.Node + " out of the Store's annotation " + v1alpha1.AnnotationIsolated
+		return "delete the StoreOperation that isolates " + leaves.Node
 	}
 	return "uncordon " + leaves.Node
 }

@@ -39,6 +39,8 @@ type PodSpec struct {
 	Claim string
 	// Addresses of its ports, if it has any.
 	Addresses []netip.Addr
+	// Isolated nodes, on which it may not run.
+	Isolated []string
 	// ReturnsTo is an isolated node on which it may run all the same, because its volume is there; empty for none.
 	ReturnsTo string
 }
@@ -93,7 +95,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		addClaim(podSpec, spec.Claim)
 	}
-	if affinity := affinityOf(store, spec.Inputs.Replication != nil, spec.ReturnsTo); affinity != nil {
+	if affinity := affinityOf(store, spec); affinity != nil {
 		podSpec.WithAffinity(affinity)
 	}
 	if spec.Component == v1alpha1.ComponentMaster {
@@ -122,9 +124,10 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 }
 
 // affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.
-// The node returnsTo is not left out.
-func affinityOf(store *v1alpha1.Store, isReplicated bool, returnsTo string) *coreac.AffinityApplyConfiguration {
-	isolated := slices.DeleteFunc(slices.Clone(store.IsolatedNodes()), func(node string) bool { return node == returnsTo })
+// The node that the pod returns to is not left out.
+func affinityOf(store *v1alpha1.Store, spec PodSpec) *coreac.AffinityApplyConfiguration {
+	isolated := slices.DeleteFunc(slices.Clone(spec.Isolated), func(node string) bool { return node == spec.ReturnsTo })
+	isReplicated := spec.Inputs.Replication != nil
 	if len(isolated) == 0 && !isReplicated {
 		return nil
 	}

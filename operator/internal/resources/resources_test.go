@@ -337,9 +337,10 @@ func TestClientsAreNarrowed(t *testing.T) {
 func TestIsolatedNodes(t *testing.T) {
 	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: "u"}}
 	inputs := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
+	var isolated []string
 	build := func(returnsTo string) *coreac.AffinityApplyConfiguration {
 		pod, err := resources.Pod(store, resources.PodSpec{
-			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, ReturnsTo: returnsTo,
+			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, ReturnsTo: returnsTo, Isolated: isolated,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -349,7 +350,7 @@ func TestIsolatedNodes(t *testing.T) {
 	if affinity := build(""); affinity != nil {
 		t.Errorf("affinity %+v", affinity)
 	}
-	store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "a, b"}
+	isolated = []string{"a", "b"}
 	terms := build("").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 || len(terms[0].MatchFields) != 2 {
 		t.Fatalf("terms %+v", terms)

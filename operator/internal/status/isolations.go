@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,27 +11,23 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// isolations are the nodes that the Store's annotation names, with why.
+// isolations are the nodes that are isolated, and why.
 func isolations(o facts.Observed, outcome Outcome) []v1alpha1.IsolationStatus {
-	var list []v1alpha1.IsolationStatus
-	nodes := o.Store.IsolatedNodes()
-	for isolate := range steps.Of[steps.IsolateNode](outcome.Done) {
-		nodes = append(nodes, isolate.Node) // whether what was observed has it already or not
+	ordered := o.Isolations()
+	for isolate := range steps.Of[steps.IsolateNode](outcome.Done) { // whether what was observed has it already or not
+		ordered = append(ordered, v1alpha1.IsolateOperation{Node: isolate.Node, Cause: v1alpha1.IsolatedFailures, Reason: isolate.Why})
 	}
-	for _, node := range nodes {
-		isIt := func(i v1alpha1.IsolationStatus) bool { return i.Node == node }
+	var list []v1alpha1.IsolationStatus
+	for _, isolate := range ordered {
+		isIt := func(i v1alpha1.IsolationStatus) bool { return i.Node == isolate.Node }
 		if slices.ContainsFunc(list, isIt) {
 			continue
 		}
-		entry := v1alpha1.IsolationStatus{Node: node, Cause: v1alpha1.IsolatedOrdered, Since: now(o)}
+		entry := v1alpha1.IsolationStatus{Node: isolate.Node, Since: now(o)}
 		if i := slices.IndexFunc(o.Store.Status.Isolations, isIt); i >= 0 {
-			entry = o.Store.Status.Isolations[i]
+			entry.Since = o.Store.Status.Isolations[i].Since
 		}
-		for isolate := range steps.Of[steps.IsolateNode](outcome.Done) {
-			if isolate.Node == node {
-				entry.Cause, entry.Message = v1alpha1.IsolatedFailures, brief.Fit(isolate.Why, maxWaitsFor)
-			}
-		}
+		entry.Cause, entry.Message = cmp.Or(isolate.Cause, v1alpha1.IsolatedOrdered), brief.Fit(isolate.Reason, maxWaitsFor)
 		list = append(list, entry)
 	}
 	return list

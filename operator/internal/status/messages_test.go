@@ -117,7 +117,10 @@ func grownStates() []spoken {
 			}
 		}), degraded, []string{"node ", "has been lost", "recovery.rescheduleAfter is 0s, so run"}},
 		spoken{"a node was isolated", func(s *scene) {
-			s.observed.Store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "node-of-box"}
+			s.observed.Operations = []facts.Operation{{Spec: v1alpha1.StoreOperationSpec{
+				Type:    v1alpha1.OperationIsolate,
+				Isolate: &v1alpha1.IsolateOperation{Node: "node-of-box", Cause: v1alpha1.IsolatedFailures, Reason: "it failed"},
+			}}}
 			s.observed.Store.Status.Isolations = []v1alpha1.IsolationStatus{
 				{Node: "node-of-box", Cause: v1alpha1.IsolatedFailures, Message: "it failed"},
 			}

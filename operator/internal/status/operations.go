@@ -77,6 +77,8 @@ func progressOf(
 		}
 	}
 	switch operation.Spec.Type {
+	case v1alpha1.OperationIsolate:
+		return isolateProgress(o, plan, operation)
 	case v1alpha1.OperationDrain:
 		return drainProgress(o, plan, outcome, operation)
 	default:
@@ -120,6 +122,31 @@ func drainProgress(o facts.Observed, plan planner.Plan, outcome Outcome, operati
 		is.message = "the drain waits for spec.paused: false"
 	default:
 		is.message = "the drain is about to begin"
+	}
+	return is
+}
+
+// isolateProgress: the node gets no more pods at once, and masters take their time to leave it.
+func isolateProgress(o facts.Observed, plan planner.Plan, operation *facts.Operation) progress {
+	node := operation.Spec.Isolate.Node
+	is := progress{phase: v1alpha1.OperationInForce, reason: v1alpha1.ReasonOperationInForce, target: node}
+	i := slices.IndexFunc(plan.Masters, func(v planner.MemberView) bool { return v.Pod != nil && v.Pod.Node == node })
+	switch {
+	case !slices.Contains(o.IsolatedNodes(), node):
+		is.phase, is.reason = v1alpha1.OperationPending, v1alpha1.ReasonOperationTooMany
+		is.message = fmt.Sprintf("%d nodes are isolated, and there can be no more: delete another StoreOperation that isolates one, or use "+
+			"placement.nodeSelector", v1alpha1.MaxIsolated)
+	case i < 0:
+		is.message = fmt.Sprintf("node %s gets no more pods of the Store until this StoreOperation is deleted, and no master is there", node)
+	case !o.Store.MovesFrom(v1alpha1.DrainIsolated):
+		is.message = fmt.Sprintf("node %s gets no more pods of the Store; %s stays there, for masters without copies are not moved",
+			node, plan.Masters[i].Name)
+	default:
+		is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+		is.message = fmt.Sprintf("node %s gets no more pods of the Store, and %s leaves it", node, plan.Masters[i].Name)
+		if leaves := plan.Masters[i].Evacuation; leaves != nil && leaves.WaitsFor != "" {
+			is.message += ", which waits for " + leaves.WaitsFor
+		}
 	}
 	return is
 }

@@ -10,7 +10,7 @@ import (
 // Before there were StoreOperations, orders were annotations of the Store. This file alone reads them, to carry them over.
 
 // formerAnnotations are those that were orders.
-var formerAnnotations = []string{v1alpha1.FormerAnnotationDrill, v1alpha1.FormerAnnotationDrained}
+var formerAnnotations = []string{v1alpha1.FormerAnnotationDrill, v1alpha1.FormerAnnotationDrained, v1alpha1.FormerAnnotationIsolated}
 
 // FormerOrder is an order by annotation, as the StoreOperation that takes its place.
 type FormerOrder struct {
@@ -32,7 +32,7 @@ func (o *Observed) FormerOrders() []FormerOrder {
 	if !o.HasFormerOrders() {
 		return nil
 	}
-	return slices.Concat(o.formerDrains(), o.formerDrill())
+	return slices.Concat(o.formerIsolations(), o.formerDrains(), o.formerDrill())
 }
 
 // FormerAnnotations are the keys of those annotations that the Store has.
@@ -71,6 +71,25 @@ func (o *Observed) formerDrains() []FormerOrder {
 		orders = append(orders, FormerOrder{
 			Name: v1alpha1.OperationName(o.Store.Name, v1alpha1.OperationDrain, member),
 			Spec: o.specOf(v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: member}}),
+		})
+	}
+	return orders
+}
+
+// formerIsolations: the annotation named the nodes, with commas between them. Why, the status had.
+func (o *Observed) formerIsolations() []FormerOrder {
+	var orders []FormerOrder
+	names := namesIn(o.Store.Annotations[v1alpha1.FormerAnnotationIsolated])
+	for _, node := range names[:min(len(names), v1alpha1.MaxIsolated)] {
+		isolate := &v1alpha1.IsolateOperation{Node: node, Cause: v1alpha1.IsolatedOrdered}
+		for _, recorded := range o.Store.Status.Isolations {
+			if recorded.Node == node {
+				isolate.Cause, isolate.Reason = recorded.Cause, recorded.Message
+			}
+		}
+		orders = append(orders, FormerOrder{
+			Name: v1alpha1.OperationName(o.Store.Name, v1alpha1.OperationIsolate, node),
+			Spec: o.specOf(v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationIsolate, Isolate: isolate}),
 		})
 	}
 	return orders

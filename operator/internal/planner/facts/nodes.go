@@ -15,7 +15,7 @@ func (o *Observed) IsSilent(name string) bool {
 // DrainOf says why members are to leave a node; empty if they are not, or nothing is known of it.
 func (o *Observed) DrainOf(node string) v1alpha1.NodeDrain {
 	seen, known := o.Nodes[node]
-	if known && seen.Drained == "" && slices.Contains(o.Store.IsolatedNodes(), node) {
+	if known && seen.Drained == "" && slices.Contains(o.IsolatedNodes(), node) {
 		return v1alpha1.DrainIsolated
 	}
 	return seen.Drained

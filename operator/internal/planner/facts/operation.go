@@ -50,6 +50,35 @@ func (o *Observed) DrainedMembers() []string {
 	return members
 }
 
+// Isolations are the orders to isolate nodes that count: of each node the oldest, and no more than the Store may have.
+func (o *Observed) Isolations() []v1alpha1.IsolateOperation {
+	var list []v1alpha1.IsolateOperation
+	add := func(isolate *v1alpha1.IsolateOperation) {
+		isKnown := func(other v1alpha1.IsolateOperation) bool { return other.Node == isolate.Node }
+		if len(list) < v1alpha1.MaxIsolated && !slices.ContainsFunc(list, isKnown) {
+			list = append(list, *isolate)
+		}
+	}
+	for _, operation := range o.OpenOperations(v1alpha1.OperationIsolate) {
+		add(operation.Spec.Isolate)
+	}
+	for _, order := range o.FormerOrders() {
+		if order.Spec.Isolate != nil {
+			add(order.Spec.Isolate)
+		}
+	}
+	return list
+}
+
+// IsolatedNodes get no more pods of the Store, and its masters leave them.
+func (o *Observed) IsolatedNodes() []string {
+	var nodes []string
+	for _, isolation := range o.Isolations() {
+		nodes = append(nodes, isolation.Node)
+	}
+	return nodes
+}
+
 // Operation with a uid; nil if there is none any more.
 func (o *Observed) Operation(uid string) *Operation {
 	i := slices.IndexFunc(o.Operations, func(operation Operation) bool { return operation.UID == uid })

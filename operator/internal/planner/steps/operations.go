@@ -26,7 +26,9 @@ func (s CreateOperation) row() Row {
 }
 
 // Do implements Step.
-func (s CreateOperation) Do(ctx context.Context, by Executor) error { return by.CreateOperation(ctx, s) }
+func (s CreateOperation) Do(ctx context.Context, by Executor) error {
+	return by.CreateOperation(ctx, s)
+}
 
 // DeleteOperation deletes a StoreOperation that has ended, or whose Store is deleted.
 type DeleteOperation struct {
@@ -43,7 +45,9 @@ func (s DeleteOperation) row() Row {
 }
 
 // Do implements Step.
-func (s DeleteOperation) Do(ctx context.Context, by Executor) error { return by.DeleteOperation(ctx, s) }
+func (s DeleteOperation) Do(ctx context.Context, by Executor) error {
+	return by.DeleteOperation(ctx, s)
+}
 
 // DropOrders removes annotations of the Store that were orders, and that StoreOperations have taken the place of.
 type DropOrders struct {

@@ -519,7 +519,7 @@ type UndrainMember struct {
 
 func (s UndrainMember) row() Row {
 	return Row{
-		Text:  fmt.Sprintf("undrain %s: %s", s.Member, s.Why),
+		Text: fmt.Sprintf("undrain %s: %s", s.Member, s.Why),
 		// A StoreOperation that orders the drain may be missing in the cache.
 		Event: "MemberUndrained", Object: Object{"Pod", s.Member}, Look: Everything,
 	}
@@ -528,7 +528,7 @@ func (s UndrainMember) row() Row {
 // Do implements Step.
 func (s UndrainMember) Do(ctx context.Context, by Executor) error { return by.UndrainMember(ctx, s) }
 
-// IsolateNode notes on the Store that a node gets no more pods of it.
+// IsolateNode makes a StoreOperation by which a node gets no more pods of the Store.
 type IsolateNode struct {
 	Node   string
 	Member string

@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
 // The picture of failure domains and their slots: a line for each slot, or, where there are many, a character.
@@ -87,7 +89,7 @@ func (s *Snapshot) Domains() []Domain {
 			slot.State = StateNotReady
 		case node.Spec.Unschedulable:
 			slot.State = StateCordoned
-		case slices.Contains(s.Store.IsolatedNodes(), name):
+		case s.isIsolated(name):
 			slot.State = StateIsolated
 		}
 		slots = append(slots, slot)
@@ -349,4 +351,9 @@ func boolToInt(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// isIsolated says whether the operator keeps the Store's pods away from a node.
+func (s *Snapshot) isIsolated(node string) bool {
+	return slices.ContainsFunc(s.Store.Status.Isolations, func(i v1alpha1.IsolationStatus) bool { return i.Node == node })
 }

@@ -323,7 +323,7 @@ func TestCordonedNodesAreNotFree(t *testing.T) {
 		s.Nodes[name].Name = name
 	}
 	s.Nodes["node-8"].Spec.Unschedulable = true
-	s.Store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "node-9"}
+	s.Store.Status.Isolations = []v1alpha1.IsolationStatus{{Node: "node-9"}}
 	states := map[string]view.State{}
 	for _, domain := range s.Domains() {
 		for _, slot := range domain.Slots {
