@@ -41,7 +41,7 @@ type StoreOperationList struct {
 
 // OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
 //
-// +kubebuilder:validation:Enum=Drill;Drain;Isolate
+// +kubebuilder:validation:Enum=Drill;Drain;Isolate;Finalize
 type OperationType string
 
 const (
@@ -51,11 +51,13 @@ const (
 	OperationDrain OperationType = "Drain"
 	// OperationIsolate keeps a Store's pods away from a node while the StoreOperation is there.
 	OperationIsolate OperationType = "Isolate"
+	// OperationFinalize puts a newer format in force, for ever.
+	OperationFinalize OperationType = "Finalize"
 )
 
 // OperationTypes are all that there are.
 func OperationTypes() []OperationType {
-	return []OperationType{OperationDrill, OperationDrain, OperationIsolate}
+	return []OperationType{OperationDrill, OperationDrain, OperationIsolate, OperationFinalize}
 }
 
 // StoreOperationSpec is the order: a type, and the parameters of this type under its name.
@@ -63,6 +65,7 @@ func OperationTypes() []OperationType {
 // +kubebuilder:validation:XValidation:rule="self.type == 'Drill' || !has(self.drill)",message="spec.drill is for type Drill only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Drain') == has(self.drain)",message="type Drain needs spec.drain, which is for this type only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Isolate') == has(self.isolate)",message="type Isolate needs spec.isolate, which is for this type only"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Finalize') == has(self.finalize)",message="type Finalize needs spec.finalize, which is for this type only"
 type StoreOperationSpec struct {
 	// The Store, in the same namespace.
 	//
@@ -88,6 +91,20 @@ type StoreOperationSpec struct {
 	//
 	// +optional
 	Isolate *IsolateOperation `json:"isolate,omitempty"`
+
+	// Parameters of the end of an upgrade.
+	//
+	// +optional
+	Finalize *FinalizeOperation `json:"finalize,omitempty"`
+}
+
+// FinalizeOperation has the parameters of the end of an upgrade.
+type FinalizeOperation struct {
+	// The format that is to be in force. Afterwards there is no way back to versions that do not read it.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Format int32 `json:"format"`
 }
 
 // IsolateOperation has the parameters of an isolation.

@@ -262,6 +262,26 @@ func TestDrill(t *testing.T) {
 	}
 }
 
+// Without --format, the order is for what the operator has seen.
+func TestFinalize(t *testing.T) {
+	h := newHarness(t)
+	if code, _, errs := h.run("finalize", "box"); code != exitUsage || !strings.Contains(errs, "say --yes") {
+		t.Errorf("without --yes: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := h.run("finalize", "box", "--yes"); code != exitFailed || !strings.Contains(errs, "reads no newer one") {
+		t.Errorf("with nothing to finalize: exit code %d, %s", code, errs)
+	}
+	upgraded := h.storeNow()
+	upgraded.Status.Format = v1alpha1.FormatStatus{Active: 1, Newest: 2}
+	if err := h.client.Status().Update(t.Context(), upgraded); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, h.must("finalize", "box", "--yes"), "is created")
+	if orders := h.operations(); len(orders) != 1 || orders[0].Spec.Finalize.Format != 2 {
+		t.Errorf("ordered: %+v", orders)
+	}
+}
+
 // operations are those that there are.
 func (h *harness) operations() []v1alpha1.StoreOperation {
 	h.t.Helper()

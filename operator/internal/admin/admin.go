@@ -43,6 +43,9 @@ type Client interface {
 	DrainMember(ctx context.Context, name string) error
 	// UndrainMember takes that back; nil for a member that is gone.
 	UndrainMember(ctx context.Context, name string) error
+	// FinalizeUpgrade puts a format in force for ever. A *RefusedError where some process does not read it. A store other than the one
+	// that Status told of changes nothing.
+	FinalizeUpgrade(ctx context.Context, format int32) error
 	// Close ends the connection.
 	Close() error
 }
@@ -50,7 +53,8 @@ type Client interface {
 // Dialer makes a Client for the coordinator at an IP address and port. It does not wait for a connection.
 type Dialer func(ip string, port int) (Client, error)
 
-// RefusedError is the coordinator's refusal to remove a member that holds data, or to drain one where that could not end.
+// RefusedError is the coordinator's refusal to remove a member that holds data, to drain one where that could not end, or to put a format in
+// force that some process does not read; that is about no member.
 type RefusedError struct {
 	Member  string
 	Message string
@@ -187,6 +191,22 @@ func (c *client) UndrainMember(ctx context.Context, name string) error {
 		return nil
 	default:
 		return fmt.Errorf("undrain member %s: %w", name, err)
+	}
+}
+
+func (c *client) FinalizeUpgrade(ctx context.Context, format int32) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.admin.FinalizeUpgrade(ctx, &adminv1.FinalizeUpgradeRequest{
+		Format: uint32(max(format, 0)), ExpectedClusterId: c.clusterID,
+	})
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.FailedPrecondition, codes.InvalidArgument:
+		return &RefusedError{Message: status.Convert(err).Message()}
+	default:
+		return fmt.Errorf("put format %d in force: %w", format, err)
 	}
 }
 

@@ -82,7 +82,8 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) 
 // isOrdered: what becomes of the step is for its StoreOperation to say, and nothing of the Store's own changes.
 func isOrdered(step steps.Step) bool {
 	drain, isDrain := step.(steps.DrainMember)
-	return isDrain && drain.Ordered
+	_, isFinalize := step.(steps.FinalizeUpgrade)
+	return isDrain && drain.Ordered || isFinalize
 }
 
 func (r *Reconciler) tell(ctx context.Context, v *visit, step steps.Step) {

@@ -132,6 +132,10 @@ func (e executor) UndrainMember(ctx context.Context, step steps.UndrainMember) e
 	return e.v.coordinator.UndrainMember(ctx, step.Member)
 }
 
+func (e executor) FinalizeUpgrade(ctx context.Context, step steps.FinalizeUpgrade) error {
+	return e.v.coordinator.FinalizeUpgrade(ctx, step.Format)
+}
+
 func (e executor) IsolateNode(ctx context.Context, step steps.IsolateNode) error {
 	return e.r.isolateNode(ctx, e.v, step)
 }

@@ -239,6 +239,22 @@ func TestOrderedDrain(t *testing.T) {
 	}
 }
 
+// The coordinator is told which format to put in force, once.
+func TestFinalizeIsOrdered(t *testing.T) {
+	h := settled(t)
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		r.FormatVersion, r.Upgrade = 1, &adminv1.Upgrade{NewestFormat: 2}
+	})
+	h.mustVisit()
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCanBeFinalized)
+	h.order("now", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationFinalize, Finalize: &v1alpha1.FinalizeOperation{Format: 2}})
+	h.mustVisit()
+	h.mustVisit()
+	if is := h.operation("now").Status; is.Phase != v1alpha1.OperationSucceeded || h.store().Status.Format.Active != 2 {
+		t.Errorf("the StoreOperation: %+v, the Store %+v", is, h.store().Status.Format)
+	}
+}
+
 // What was seen already is not ordered again, and once all orders were carried over, and in a new Store, annotations mean nothing: who may
 // edit a Store may not give orders by that.
 func TestAnnotationsAreNoOrders(t *testing.T) {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -318,6 +319,10 @@ func (c *coordinatorOf) DrainMember(_ context.Context, name string) error {
 		}
 		return &admin.RefusedError{Member: name, Message: "nobody would stay but " + name}
 	})
+}
+
+func (*coordinatorOf) FinalizeUpgrade(context.Context, int32) error {
+	return errors.New("these stores have one format")
 }
 
 func (c *coordinatorOf) UndrainMember(_ context.Context, name string) error {

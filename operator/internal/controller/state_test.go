@@ -28,6 +28,7 @@ func (s silent) RemoveMember(context.Context, string, string) error             
 func (s silent) SetSettings(context.Context, *adminv1.SetSettingsRequest) error    { return s.err }
 func (s silent) DrainMember(context.Context, string) error                         { return s.err }
 func (s silent) UndrainMember(context.Context, string) error                       { return s.err }
+func (s silent) FinalizeUpgrade(context.Context, int32) error                      { return s.err }
 func (s silent) Close() error                                                      { return nil }
 
 // withStandbys is a settled Store with three coordinators, each at an address of its own; the second one leads, others say err.

@@ -162,6 +162,11 @@ func (h *hands) UndrainMember(_ context.Context, step steps.UndrainMember) error
 	return nil
 }
 
+func (h *hands) FinalizeUpgrade(_ context.Context, step steps.FinalizeUpgrade) error {
+	h.w.format.Active = int64(step.Format)
+	return nil
+}
+
 func (h *hands) IsolateNode(_ context.Context, step steps.IsolateNode) error {
 	h.w.isolateFailing(step)
 	return nil

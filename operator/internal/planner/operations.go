@@ -24,6 +24,12 @@ var (
 		gives:     (*planning).drainOrdered,
 	}
 
+	finalizedUpgrades = rule{
+		name:      "upgrades that StoreOperations finalize",
+		blockedBy: []blocker{noAnswer, stateStuck},
+		gives:     (*planning).finalizeUpgrade,
+	}
+
 	finishedOperations = rule{name: "StoreOperations that ended long ago", gives: (*planning).forgetOperations}
 
 	allOperations = rule{name: "StoreOperations", blockedBy: []blocker{noFinalizer, podsLeft}, gives: (*planning).deleteOperations}
@@ -65,6 +71,19 @@ func (p *planning) drainOrdered() {
 		p.lookAgainIn(UnsettledInterval)
 		if p.masters[i].Draining() == nil {
 			p.add(steps.DrainMember{Member: p.masters[i].Name, Why: "StoreOperation " + operation.Name + " orders that", Ordered: true})
+		}
+	}
+}
+
+// finalizeUpgrade waits until everybody reads the format.
+func (p *planning) finalizeUpgrade() {
+	format := p.observed.Cluster.Format
+	for _, operation := range p.observed.OpenOperations(v1alpha1.OperationFinalize) {
+		wanted := operation.Spec.Finalize.Format
+		if int64(wanted) > format.Active && int64(wanted) <= format.Newest && format.CanBeFinalized() {
+			p.add(steps.FinalizeUpgrade{Format: wanted, Why: "StoreOperation " + operation.Name + " orders that"})
+			p.lookAgainIn(UnsettledInterval)
+			return
 		}
 	}
 }

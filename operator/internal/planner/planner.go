@@ -30,6 +30,7 @@ var serving = []rule{
 	failingNodes,
 	withdrawnDrains,
 	orderedDrains,
+	finalizedUpgrades,
 	scalingIn,
 	emptyMasters,
 	outdatedProcesses,

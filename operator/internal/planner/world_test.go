@@ -61,6 +61,8 @@ type world struct {
 	released []string
 	// foreigners are other Stores with ports
 	foreigners []facts.Foreign
+	// the store's format
+	format facts.Format
 	// what was ordered, and whether its status is never written
 	operations []facts.Operation
 	forgetful  bool
@@ -201,7 +203,7 @@ func (w *world) observe() facts.Observed {
 	}
 	o.LeaderPod = w.cluster.pod
 	o.Cluster = &facts.Cluster{ID: w.cluster.id, State: w.pods[w.cluster.pod].Inputs.State}
-	o.Cluster.Settings = w.cluster.settings
+	o.Cluster.Settings, o.Cluster.Format = w.cluster.settings, w.format
 	if w.cluster.lost > 0 {
 		o.Cluster.Recoveries = []facts.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}

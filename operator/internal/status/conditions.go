@@ -205,7 +205,7 @@ func settling(o facts.Observed, plan planner.Plan, excess, waiting []planner.Mem
 		return moving(v1alpha1.ReasonWaiting, "waiting for "+bareNames(waiting)+seeDegraded(slices.ContainsFunc(waiting, isTroubled)))
 	case o.Cluster.Format.CanBeFinalized():
 		return stuck(v1alpha1.ReasonCanBeFinalized, fmt.Sprintf(
-			"the Store is as its spec says; format %d is in force, and every process reads %d: `rcbox upgrade finalize` puts that in force",
+			"the Store is as its spec says; format %d is in force, and every process reads %d: `kubectl rcbox finalize` puts that in force",
 			o.Cluster.Format.Active, o.Cluster.Format.Newest))
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")

@@ -12,6 +12,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // maxOperationMessage bounds what a StoreOperation says of itself.
@@ -77,6 +78,8 @@ func progressOf(
 		}
 	}
 	switch operation.Spec.Type {
+	case v1alpha1.OperationFinalize:
+		return finalizeProgress(o, outcome, operation)
 	case v1alpha1.OperationIsolate:
 		return isolateProgress(o, plan, operation)
 	case v1alpha1.OperationDrain:
@@ -122,6 +125,43 @@ func drainProgress(o facts.Observed, plan planner.Plan, outcome Outcome, operati
 		is.message = "the drain waits for spec.paused: false"
 	default:
 		is.message = "the drain is about to begin"
+	}
+	return is
+}
+
+// finalizeProgress: what is in force is read from the coordinator, whoever has put that in force.
+func finalizeProgress(o facts.Observed, outcome Outcome, operation *facts.Operation) progress {
+	wanted := operation.Spec.Finalize.Format
+	is := progress{
+		phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, target: fmt.Sprintf("format %d", wanted),
+	}
+	for finalize := range steps.Of[steps.FinalizeUpgrade](outcome.Done) {
+		if finalize.Format == wanted {
+			is.phase, is.reason = v1alpha1.OperationSucceeded, v1alpha1.ReasonOperationDone
+			is.message = fmt.Sprintf("format %d is in force", wanted)
+			return is
+		}
+	}
+	if o.Cluster == nil {
+		is.message = "the coordinator does not answer"
+		return is
+	}
+	format := o.Cluster.Format
+	switch {
+	case format.Active >= int64(wanted):
+		is.phase, is.reason = v1alpha1.OperationSucceeded, v1alpha1.ReasonOperationDone
+		is.message = fmt.Sprintf("format %d is in force", format.Active)
+	case outcome.RefusedOrders[""] != "":
+		is.message = "the coordinator says: " + outcome.RefusedOrders[""]
+	case format.Newest < int64(wanted):
+		is.message = fmt.Sprintf("the coordinator reads formats up to %d: set spec.image of the Store to a newer version, or delete this "+
+			"StoreOperation", format.Newest)
+	case len(format.Hindrances) > 0:
+		is.message = "not every process reads the format: " + strings.Join(format.Hindrances, "; ")
+	case o.Store.Spec.Paused:
+		is.message = "the order waits for spec.paused: false"
+	default:
+		is.message = fmt.Sprintf("format %d is about to be put in force", wanted)
 	}
 	return is
 }

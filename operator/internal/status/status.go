@@ -26,7 +26,8 @@ type Outcome struct {
 	Refused string
 	// RefusedMember is the member in question.
 	RefusedMember string
-	// RefusedOrders is what the coordinator said of drains that were ordered and that it refused, by member.
+	// RefusedOrders is what the coordinator said of what was ordered and refused: of drains by member, of the end of an upgrade under no
+	// name.
 	RefusedOrders map[string]string
 	// NameTaken says which object of somebody else has a name that the Store needs; empty when none has.
 	NameTaken string

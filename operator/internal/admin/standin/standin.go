@@ -258,6 +258,20 @@ func (c *Coordinator) UndrainMember(
 	return &adminv1.UndrainMemberResponse{}, nil
 }
 
+// FinalizeUpgrade implements adminv1.AdminServer.
+func (c *Coordinator) FinalizeUpgrade(
+	_ context.Context, request *adminv1.FinalizeUpgradeRequest,
+) (*adminv1.FinalizeUpgradeResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	upgrade := c.response.GetUpgrade()
+	if request.GetFormat() > upgrade.GetNewestFormat() || len(upgrade.GetHindrances()) > 0 {
+		return nil, status.Errorf(codes.FailedPrecondition, "format %d is not read by everybody", request.GetFormat())
+	}
+	c.response.FormatVersion = max(c.response.GetFormatVersion(), request.GetFormat())
+	return &adminv1.FinalizeUpgradeResponse{FormatVersion: c.response.GetFormatVersion()}, nil
+}
+
 func (c *Coordinator) member(name string, expectedClusterID uint64) (*adminv1.Member, error) {
 	if expectedClusterID != 0 && expectedClusterID != c.response.GetClusterId() {
 		return nil, status.Errorf(codes.Aborted, "this is store %x, not %x", c.response.GetClusterId(), expectedClusterID)

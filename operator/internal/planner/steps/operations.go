@@ -64,3 +64,21 @@ func (s DropOrders) row() Row {
 
 // Do implements Step.
 func (s DropOrders) Do(ctx context.Context, by Executor) error { return by.DropOrders(ctx, s) }
+
+// FinalizeUpgrade has the coordinator put a format in force, for ever.
+type FinalizeUpgrade struct {
+	Format int32
+	Why    string
+}
+
+func (s FinalizeUpgrade) row() Row {
+	return Row{
+		Text:  fmt.Sprintf("put format %d in force: %s", s.Format, s.Why),
+		Event: "UpgradeFinalized", Look: Everything,
+	}
+}
+
+// Do implements Step.
+func (s FinalizeUpgrade) Do(ctx context.Context, by Executor) error {
+	return by.FinalizeUpgrade(ctx, s)
+}

@@ -70,6 +70,7 @@ type Executor interface {
 	SetSettings(ctx context.Context, step SetSettings) error
 	DrainMember(ctx context.Context, step DrainMember) error
 	UndrainMember(ctx context.Context, step UndrainMember) error
+	FinalizeUpgrade(ctx context.Context, step FinalizeUpgrade) error
 
 	// Steps about nodes.
 

@@ -118,7 +118,7 @@ func (s *Snapshot) laterAdvice() []Advice {
 		}
 	case v1alpha1.ReasonCanBeFinalized:
 		list = append(list, Advice{
-			"Every process reads a newer format. When you will not go back to the older version", s.rcbox("upgrade finalize"),
+			"Every process reads a newer format. When you will not go back to the older version", s.with("finalize", s.Store.Name, "--yes"),
 		})
 	case v1alpha1.ReasonNameTaken, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonApplyFailed, v1alpha1.ReasonScaleInBlocked,
 		v1alpha1.ReasonStateFixed:
