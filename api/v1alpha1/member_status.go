@@ -117,7 +117,8 @@ type MemberStatus struct {
 	//
 	// +optional
 	Domain string `json:"domain,omitempty"`
-	// Changes of the spec that the running pod was made without, such as "memory: 1Gi -> 2Gi".
+	// Changes of the spec that the running pod was made without, such as "memory: 1Gi -> 2Gi", or else the StoreOperation that orders
+	// its restart.
 	//
 	// +optional
 	Pending string `json:"pending,omitempty"`

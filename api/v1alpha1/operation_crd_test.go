@@ -32,6 +32,12 @@ func TestOperations(t *testing.T) {
 		{"an isolation of nothing", "{storeRef: {name: box}, type: Isolate}", "type Isolate needs spec.isolate"},
 		{"the end of an upgrade", "{storeRef: {name: box}, type: Finalize, finalize: {format: 2}}", ""},
 		{"the end of no upgrade", "{storeRef: {name: box}, type: Finalize}", "type Finalize needs spec.finalize"},
+		{"a restart of all", "{storeRef: {name: box}, type: Restart}", ""},
+		{"a restart of some", "{storeRef: {name: box}, type: Restart, restart: {members: [box-master-1]}}", ""},
+		{
+			"a restart of one twice", "{storeRef: {name: box}, type: Restart, restart: {members: [box-master-1, box-master-1]}}",
+			"Duplicate value",
+		},
 		{"no Store", "{type: Drill}", "spec.storeRef: Required value"},
 		{"no type", "{storeRef: {name: box}}", "spec.type: Required value"},
 		{"an unknown type", "{storeRef: {name: box}, type: Dance}", "Unsupported value"},

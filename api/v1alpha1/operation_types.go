@@ -41,7 +41,7 @@ type StoreOperationList struct {
 
 // OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
 //
-// +kubebuilder:validation:Enum=Drill;Drain;Isolate;Finalize
+// +kubebuilder:validation:Enum=Drill;Drain;Isolate;Restart;Finalize
 type OperationType string
 
 const (
@@ -51,13 +51,15 @@ const (
 	OperationDrain OperationType = "Drain"
 	// OperationIsolate keeps a Store's pods away from a node while the StoreOperation is there.
 	OperationIsolate OperationType = "Isolate"
+	// OperationRestart restarts masters, one at a time, while everything has its copies.
+	OperationRestart OperationType = "Restart"
 	// OperationFinalize puts a newer format in force, for ever.
 	OperationFinalize OperationType = "Finalize"
 )
 
 // OperationTypes are all that there are.
 func OperationTypes() []OperationType {
-	return []OperationType{OperationDrill, OperationDrain, OperationIsolate, OperationFinalize}
+	return []OperationType{OperationDrill, OperationDrain, OperationIsolate, OperationRestart, OperationFinalize}
 }
 
 // StoreOperationSpec is the order: a type, and the parameters of this type under its name.
@@ -65,6 +67,7 @@ func OperationTypes() []OperationType {
 // +kubebuilder:validation:XValidation:rule="self.type == 'Drill' || !has(self.drill)",message="spec.drill is for type Drill only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Drain') == has(self.drain)",message="type Drain needs spec.drain, which is for this type only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Isolate') == has(self.isolate)",message="type Isolate needs spec.isolate, which is for this type only"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Restart' || !has(self.restart)",message="spec.restart is for type Restart only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Finalize') == has(self.finalize)",message="type Finalize needs spec.finalize, which is for this type only"
 type StoreOperationSpec struct {
 	// The Store, in the same namespace.
@@ -92,10 +95,28 @@ type StoreOperationSpec struct {
 	// +optional
 	Isolate *IsolateOperation `json:"isolate,omitempty"`
 
+	// Parameters of a rolling restart.
+	//
+	// +optional
+	Restart *RestartOperation `json:"restart,omitempty"`
+
 	// Parameters of the end of an upgrade.
 	//
 	// +optional
 	Finalize *FinalizeOperation `json:"finalize,omitempty"`
+}
+
+// RestartOperation has the parameters of a rolling restart.
+type RestartOperation struct {
+	// The masters that are to be restarted; all of them if none is named.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Members []string `json:"members,omitempty"`
 }
 
 // FinalizeOperation has the parameters of the end of an upgrade.

@@ -262,6 +262,18 @@ func TestDrill(t *testing.T) {
 	}
 }
 
+func TestRestart(t *testing.T) {
+	h := newHarness(t)
+	if code, _, errs := h.run("restart", "box"); code != exitUsage || !strings.Contains(errs, "say --yes") {
+		t.Errorf("without --yes: exit code %d, %s", code, errs)
+	}
+	contains(t, h.must("restart", "box", "--member", "1", "--member", "box-master-0", "--yes"), "is created")
+	orders := h.operations()
+	if len(orders) != 1 || !slices.Equal(orders[0].Spec.Restart.Members, []string{"box-master-1", "box-master-0"}) {
+		t.Errorf("ordered: %+v", orders)
+	}
+}
+
 // Without --format, the order is for what the operator has seen.
 func TestFinalize(t *testing.T) {
 	h := newHarness(t)

@@ -54,12 +54,15 @@ func (p *planning) drill() {
 	}
 }
 
-// takeOrder takes the oldest StoreOperation of which no drill was made yet, while no drill is under way. That a drill was made of one is in
+// takeOrder takes the oldest StoreOperation of which no drill was made yet, while no drill and no ordered restart is under way. That a drill was made of one is in
 // the list of drills, and before that drill leaves the list, the StoreOperation's own status says that it has ended.
 func (p *planning) takeOrder() {
 	drills := &p.plan.Drills
 	if drills.Current() != nil {
 		return
+	}
+	if len(p.observed.OpenOperations(v1alpha1.OperationRestart)) > 0 && p.observed.Store.Copies() > 0 {
+		return // it ends masters' processes, too, and goes on by itself
 	}
 	open := p.observed.OpenOperations(v1alpha1.OperationDrill)
 	if slices.ContainsFunc(open, func(operation *facts.Operation) bool { return drills.Of(operation.UID) != nil }) {

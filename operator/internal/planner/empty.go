@@ -52,7 +52,7 @@ func (p *planning) whyReplace(view *MemberView) string {
 		return ""
 	}
 	if view.Pending != "" && (view.Reported.Runs(pod) && !view.Rolls || !pod.Ready) {
-		return "it holds nothing, and the spec has changed: " + view.Pending
+		return "it holds nothing, and " + view.whyOutdated()
 	}
 	if view.Reported == nil && !pod.NotReadySince.IsZero() && p.observed.Now.Sub(pod.NotReadySince) >= strandedAfter {
 		return "its process has not enlisted for a long time; the coordinator may have removed it"

@@ -1,7 +1,9 @@
 package planner_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -17,6 +19,93 @@ func (w *world) says(name string) string {
 		return "nothing"
 	}
 	return string(is.Phase) + " " + complete.Reason + ": " + complete.Message
+}
+
+// orderRestart of members, or of all masters.
+func (w *world) orderRestart(name string, members ...string) {
+	spec := v1alpha1.StoreOperationSpec{StoreRef: v1alpha1.StoreReference{Name: w.store.Name}, Type: v1alpha1.OperationRestart}
+	if len(members) > 0 {
+		spec.Restart = &v1alpha1.RestartOperation{Members: members}
+	}
+	w.order(name, "").Spec = spec
+}
+
+// All masters get new pods, one after the other, once each; also where the spec leaves restarts to people.
+func TestRestartByOrder(t *testing.T) {
+	for _, strategy := range []v1alpha1.UpdateStrategy{"", v1alpha1.UpdateOnDelete} {
+		w := newHoldingWorld(t)
+		w.store.Spec.UpdateStrategy = strategy
+		w.now = w.now.Add(time.Minute)
+		before := map[string]string{}
+		for _, name := range w.masters() {
+			before[name] = w.podOf(name).UID
+		}
+		w.orderRestart("all")
+		w.order("drill", "")
+		w.visits(1)
+		if got := w.says("drill"); got != "Pending Waits: the drill waits until StoreOperation all has ended" {
+			t.Errorf("a drill meanwhile: %s", got)
+		}
+		for range 200 {
+			w.visits(1)
+			if is := w.operation("all"); is.HasEnded() {
+				break
+			}
+		}
+		if got := w.says("all"); got != "Succeeded Done: 3 masters restarted" {
+			t.Fatalf("strategy %q: %s", strategy, got)
+		}
+		if len(w.drilled) > 0 {
+			t.Errorf("drilled meanwhile: %v", w.drilled)
+		}
+		for name, uid := range before {
+			if w.podOf(name).UID == uid {
+				t.Errorf("strategy %q: %s was not restarted", strategy, name)
+			}
+			before[name] = w.podOf(name).UID
+		}
+		w.withdraw("drill")
+		w.visits(20)
+		for name, uid := range before {
+			if w.podOf(name).UID != uid {
+				t.Errorf("strategy %q: %s was restarted twice", strategy, name)
+			}
+		}
+		if len(w.broken) > 0 {
+			t.Errorf("ended while copies were missing: %v", w.broken)
+		}
+	}
+}
+
+// Those that it names, and none once it is withdrawn; none at all without copies.
+func TestRestartOfSome(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.now = w.now.Add(time.Minute)
+	first, second := w.podOf("box-master-1").UID, w.podOf("box-master-2").UID
+	w.orderRestart("one", "box-master-1")
+	w.visits(40)
+	if w.podOf("box-master-1").UID == first || w.podOf("box-master-2").UID != second || w.says("one") != "Succeeded Done: 1 master restarted" {
+		t.Errorf("%s", w.says("one"))
+	}
+	w.now = w.now.Add(time.Minute)
+	w.orderRestart("never", "box-master-2")
+	w.visit(false)
+	w.withdraw("never")
+	w.orderRestart("nobody", "box-master-9")
+	w.visits(20)
+	if w.podOf("box-master-2").UID != second {
+		t.Error("box-master-2 was restarted, and the order was withdrawn")
+	}
+	if got := w.says("nobody"); !strings.HasPrefix(got, "Failed NoSuchMember: ") {
+		t.Error(got)
+	}
+	w = newWorld(2)
+	w.settle(100)
+	w.orderRestart("all")
+	w.visits(5)
+	if got := w.says("all"); !strings.HasPrefix(got, "Failed Refused: there are no copies") {
+		t.Error(got)
+	}
 }
 
 // An upgrade is finalized when every process reads the format, and not before.

@@ -45,7 +45,7 @@ func (p *planning) asFarAsThereIsRoom(m *facts.Member, claimed string, inputs re
 // rolls says whether the operator restarts an outdated process that runs: nothing that it holds is lost by that.
 func (p *planning) rolls(view *MemberView, component string) bool {
 	pod, strategy := view.Pod, p.observed.Store.Spec.UpdateStrategy
-	isLeft := strategy == v1alpha1.UpdateOnDelete && !isEmpty(view, component)
+	isLeft := strategy == v1alpha1.UpdateOnDelete && !isEmpty(view, component) && p.observed.OrderedRestart(view.Name, pod) == nil
 	if view.Pending == "" || !view.Wanted || pod.Process != facts.ProcessRunning || isLeft {
 		return false
 	}

@@ -78,7 +78,7 @@ func (p *planning) keepPod(s *subject) {
 	case pod.Claim != "" && pod.Claim != view.Claim:
 		why = fmt.Sprintf("its volume claim is %s, and the member's is %s", pod.Claim, view.Claim)
 	case view.Pending != "" && (view.Wanted || s.component == v1alpha1.ComponentCoordinator):
-		why = "no process runs in it, and the spec has changed: " + view.Pending
+		why = "no process runs in it, and " + view.whyOutdated()
 	default:
 		return
 	}

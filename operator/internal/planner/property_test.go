@@ -86,6 +86,9 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			member := rapid.SampledFrom([]string{"", "box-master-1"}).Draw(t, "member")
 			w.order(fmt.Sprintf("drill-%d", w.uids), member)
 		},
+		"restart": func(t *rapid.T) {
+			w.orderRestart(fmt.Sprintf("restart-%d", w.uids))
+		},
 		"withdraw": func(t *rapid.T) {
 			if len(w.operations) == 0 {
 				t.Skip("nothing is ordered")

@@ -52,6 +52,9 @@ func (p *planning) roll() {
 		return
 	}
 	why := "the spec has changed, and everything has its copies: " + view.Pending
+	if view.Ordered {
+		why = view.Pending + ", and everything has its copies"
+	}
 	p.endInTurn(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }

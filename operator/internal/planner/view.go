@@ -29,6 +29,8 @@ type MemberView struct {
 	Claim string
 	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
+	// Ordered: that is so by order of a StoreOperation alone; Pending names it.
+	Ordered bool
 	// Rolls: it is outdated, and the operator restarts it as soon as that costs nothing.
 	Rolls bool
 	// Lost is set while the node that it was on is lost, and it has no other.
@@ -52,6 +54,14 @@ func (v *MemberView) Tablets() int64 {
 		return 0
 	}
 	return v.Reported.Tablets
+}
+
+// whyOutdated says why the member is to have another pod.
+func (v *MemberView) whyOutdated() string {
+	if v.Ordered {
+		return v.Pending
+	}
+	return "the spec has changed: " + v.Pending
 }
 
 // Lost is what is known of a member whose node is lost.

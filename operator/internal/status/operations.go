@@ -78,6 +78,8 @@ func progressOf(
 		}
 	}
 	switch operation.Spec.Type {
+	case v1alpha1.OperationRestart:
+		return restartProgress(o, plan, operation)
 	case v1alpha1.OperationFinalize:
 		return finalizeProgress(o, outcome, operation)
 	case v1alpha1.OperationIsolate:
@@ -85,7 +87,7 @@ func progressOf(
 	case v1alpha1.OperationDrain:
 		return drainProgress(o, plan, outcome, operation)
 	default:
-		return drillProgress(operation, next)
+		return drillProgress(o, operation, next)
 	}
 }
 
@@ -127,6 +129,71 @@ func drainProgress(o facts.Observed, plan planner.Plan, outcome Outcome, operati
 		is.message = "the drain is about to begin"
 	}
 	return is
+}
+
+// restartProgress: what is done is seen by the ages of pods, so that an operator that is interrupted goes on where it was.
+func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Operation) progress {
+	is := progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits}
+	if operation.Status.StartedAt != nil {
+		is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+	}
+	var left, absent []string
+	all := 0
+	for i := range plan.Masters {
+		view := &plan.Masters[i]
+		if !view.Wanted || !operation.Restarts(view.Name) {
+			continue
+		}
+		all++
+		switch {
+		case view.Pod == nil || !view.Up:
+			absent = append(absent, view.Name)
+		case operation.IsBefore(view.Pod):
+			left = append(left, view.Name)
+		}
+	}
+	if operation.Spec.Restart != nil && len(operation.Spec.Restart.Members) > 0 {
+		is.target = strings.Join(operation.Spec.Restart.Members, ", ")
+	}
+	switch {
+	case o.Store.Copies() == 0:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationRefused
+		is.message = "there are no copies, and what a process holds would be lost (replication.factor): delete pods yourself to restart masters"
+	case all == 0:
+		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
+		is.message = fmt.Sprintf("Store %s has no such master: status.masters.members has their names", o.Store.Name)
+	case o.Cluster == nil:
+		is.message = "the restart waits for the coordinator, which does not answer"
+	case len(left) == 0 && len(absent) == 0:
+		is.phase, is.reason = v1alpha1.OperationSucceeded, v1alpha1.ReasonOperationDone
+		is.message = count(int64(all), "master") + " restarted"
+	default:
+		if len(left) < all {
+			is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
+		}
+		is.message = restartWaits(o, plan, left, absent)
+	}
+	return is
+}
+
+// restartWaits says what is left of a restart, and what keeps the next master from its turn.
+func restartWaits(o facts.Observed, plan planner.Plan, left, absent []string) string {
+	text := fmt.Sprintf("%s left", count(int64(len(left)), "master"))
+	if len(left) > 0 {
+		text += ", first " + left[0]
+	}
+	switch {
+	case o.Store.Spec.Paused:
+		return text + ": spec.paused is set"
+	case plan.Drills.Current() != nil:
+		return text + fmt.Sprintf(": drill %d comes first", plan.Drills.Current().Number)
+	case len(absent) > 0:
+		return text + ": " + absent[0] + " is to be up first"
+	case plan.Shortfall != nil:
+		return text + ": " + plan.Shortfall.Message
+	default:
+		return text
+	}
 }
 
 // finalizeProgress: what is in force is read from the coordinator, whoever has put that in force.
@@ -191,11 +258,11 @@ func isolateProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 	return is
 }
 
-func drillProgress(operation *facts.Operation, next *v1alpha1.StoreStatus) progress {
+func drillProgress(o facts.Observed, operation *facts.Operation, next *v1alpha1.StoreStatus) progress {
 	drills := planner.Drills{List: next.Drills}
 	drill := drills.Of(operation.UID)
 	if drill == nil {
-		return progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, message: waitsForDrill(drills.Current())}
+		return progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, message: waitsForDrill(o, drills.Current())}
 	}
 	is := progress{target: drill.Member, message: drill.Message, began: drill.BeganAt}
 	switch drill.State {
@@ -227,8 +294,11 @@ func drillProgress(operation *facts.Operation, next *v1alpha1.StoreStatus) progr
 }
 
 // waitsForDrill says what an order waits for of which no drill was made yet.
-func waitsForDrill(current *v1alpha1.Drill) string {
+func waitsForDrill(o facts.Observed, current *v1alpha1.Drill) string {
+	restarts := o.OpenOperations(v1alpha1.OperationRestart)
 	switch {
+	case current == nil && len(restarts) > 0:
+		return fmt.Sprintf("the drill waits until StoreOperation %s has ended", restarts[0].Name)
 	case current == nil:
 		return "the operator has seen the order"
 	case current.Order == "":

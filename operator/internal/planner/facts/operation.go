@@ -79,6 +79,30 @@ func (o *Observed) IsolatedNodes() []string {
 	return nodes
 }
 
+// Restarts says whether an operation orders the restart of a master: of all, unless it names some.
+func (o *Operation) Restarts(member string) bool {
+	return o.Spec.Type == v1alpha1.OperationRestart &&
+		(o.Spec.Restart == nil || len(o.Spec.Restart.Members) == 0 || slices.Contains(o.Spec.Restart.Members, member))
+}
+
+// IsBefore says whether a pod is from before the operation. Times are the API server's, in whole seconds: a pod of the same second counts as
+// from before.
+func (o *Operation) IsBefore(pod *Pod) bool { return !pod.CreatedAt.After(o.CreatedAt) }
+
+// OrderedRestart is the oldest operation that orders a master's restart whose pod is from before; nil if there is none. Without copies none
+// is carried out: what the process holds would be lost.
+func (o *Observed) OrderedRestart(member string, pod *Pod) *Operation {
+	if o.Store.Copies() == 0 || pod == nil {
+		return nil
+	}
+	for _, operation := range o.OpenOperations(v1alpha1.OperationRestart) {
+		if operation.Restarts(member) && operation.IsBefore(pod) {
+			return operation
+		}
+	}
+	return nil
+}
+
 // Operation with a uid; nil if there is none any more.
 func (o *Observed) Operation(uid string) *Operation {
 	i := slices.IndexFunc(o.Operations, func(operation Operation) bool { return operation.UID == uid })
