@@ -103,11 +103,13 @@ func (o *simulatedOperator) visit() (err error) {
 	}
 	for _, kind := range []reflect.Type{
 		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](),
-		kindOf[*v1alpha1.StoreOperation](),
 	} {
 		if !s.chance(stale) {
 			o.cache.refresh(kind)
 		}
+	}
+	if s.ordering.Float64() >= stale {
+		o.cache.refresh(kindOf[*v1alpha1.StoreOperation]())
 	}
 	o.visiting, o.hasPlanned, o.isLate = s.now, false, false
 	defer func() {

@@ -34,8 +34,10 @@ type simulation struct {
 	random *rand.Rand
 	// placing decides where the scheduler counts on a new volume, and draws from the seed by itself.
 	placing *rand.Rand
-	now     time.Time
-	api     *simulatedAPI
+	// ordering decides whether a cache has the StoreOperations, likewise.
+	ordering *rand.Rand
+	now      time.Time
+	api      *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
@@ -162,6 +164,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	t.Helper()
 	s := &simulation{
 		random: rand.New(rand.NewPCG(seed, 0)), placing: rand.New(rand.NewPCG(seed, 1)),
+		ordering:  rand.New(rand.NewPCG(seed, 2)),
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
@@ -137,4 +138,73 @@ func TestUpgradeIsFinalizedByOrder(t *testing.T) {
 			t.Errorf("%+v: %s, format %d is in force", step.format, got, w.format.Active)
 		}
 	}
+}
+
+// The scenarios hold planners to this: an order is carried out once, not after it was withdrawn, and on nothing that is newer than it.
+func TestPlantedOrders(t *testing.T) {
+	defer func() { makePlan = planner.Make }()
+	var seen []facts.Operation
+	for _, test := range []struct {
+		bug      string
+		plan     func(facts.Observed) planner.Plan
+		scenario func(*world) int
+	}{
+		{"a drill does not know its order", func(o facts.Observed) planner.Plan {
+			for i := range o.Store.Status.Drills {
+				o.Store.Status.Drills[i].OrderUID = ""
+			}
+			return planner.Make(o)
+		}, (*world).drillsWithoutStatus},
+		{"what was withdrawn is in a cache for ever", func(o facts.Observed) planner.Plan {
+			if len(o.Operations) > 0 {
+				seen = o.Operations
+			}
+			o.Operations = seen
+			return planner.Make(o)
+		}, (*world).drillsAfterWithdrawal},
+		{"a restart is for pods of any age", func(o facts.Observed) planner.Plan {
+			for i := range o.Operations {
+				o.Operations[i].CreatedAt = o.Now
+			}
+			return planner.Make(o)
+		}, (*world).repeatedRestarts},
+	} {
+		makePlan = planner.Make
+		if found := test.scenario(newHoldingWorld(t)); found != 0 {
+			t.Errorf("%s: without the bug, %d processes are ended in vain", test.bug, found)
+		}
+		makePlan, seen = test.plan, nil
+		if found := test.scenario(newHoldingWorld(t)); found == 0 {
+			t.Errorf("%s: that is not found", test.bug)
+		}
+	}
+}
+
+// drillsWithoutStatus are those beyond the first one of an order whose status is never written.
+func (w *world) drillsWithoutStatus() int {
+	w.forgetful = true
+	w.order("once", "box-master-1")
+	for range 100 {
+		w.visits(1)
+		w.cluster.members["box-master-1"].tablets = max(w.cluster.members["box-master-1"].tablets, 1)
+	}
+	return len(w.drilled) - 1
+}
+
+// drillsAfterWithdrawal are those of an order that is withdrawn right before the process would end.
+func (w *world) drillsAfterWithdrawal() int {
+	w.order("once", "")
+	w.visits(2)
+	w.withdraw("once")
+	w.visits(20)
+	return len(w.drilled)
+}
+
+// repeatedRestarts are the pods beyond one more for the master whose restart is ordered.
+func (w *world) repeatedRestarts() int {
+	w.now = w.now.Add(time.Minute)
+	before := w.podOf("box-master-1").Number
+	w.orderRestart("once", "box-master-1")
+	w.visits(60)
+	return int(w.podOf("box-master-1").Number - before - 1)
 }
