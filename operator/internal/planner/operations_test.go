@@ -78,6 +78,25 @@ func TestRestartByOrder(t *testing.T) {
 	}
 }
 
+// A restart that is ordered while a drill is under way waits, and names the drill's order.
+func TestRestartWaitsForADrill(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.order("drill", "box-master-1")
+	w.visits(3)
+	w.orderRestart("all")
+	w.visits(1)
+	if got := w.says("all"); !strings.HasSuffix(got, ": StoreOperation drill comes first") {
+		t.Errorf("the restart: %s", got)
+	}
+	w.visits(150)
+	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillSucceeded && drill.State != v1alpha1.DrillTooSlow {
+		t.Errorf("the drill: %+v", drill)
+	}
+	if got := w.says("all"); !strings.HasPrefix(got, "Succeeded ") {
+		t.Errorf("the restart: %s", got)
+	}
+}
+
 // Those that it names, and none once it is withdrawn; none at all without copies.
 func TestRestartOfSome(t *testing.T) {
 	w := newHoldingWorld(t)

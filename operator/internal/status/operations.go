@@ -185,6 +185,8 @@ func restartWaits(o facts.Observed, plan planner.Plan, left, absent []string) st
 	switch {
 	case o.Store.Spec.Paused:
 		return text + ": spec.paused is set"
+	case plan.Drills.Current() != nil && plan.Drills.Current().Order != "":
+		return text + fmt.Sprintf(": StoreOperation %s comes first", plan.Drills.Current().Order)
 	case plan.Drills.Current() != nil:
 		return text + fmt.Sprintf(": drill %d comes first", plan.Drills.Current().Number)
 	case len(absent) > 0:

@@ -97,15 +97,19 @@ func ordersTakeRights(b *bed) {
 	})
 }
 
-// ordersAreCarriedOver: a Store of an earlier version has an order by annotation when this operator starts. It becomes a StoreOperation, and
-// no process is restarted for that.
+// ordersAreCarriedOver: a Store of an earlier version has orders by annotation when this operator starts. They become StoreOperations, which
+// the operator has the rights to create, and no process is restarted for that.
 func ordersAreCarriedOver(b *bed) {
 	b.newStore("orders", 2)
 	b.settled("orders")
 	before := b.podUIDs("orders")
 	b.operator.Kill()
 	b.Change("orders", func(s *v1alpha1.Store) {
-		s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "monday orders-master-1"}
+		s.Annotations = map[string]string{
+			v1alpha1.FormerAnnotationDrill:    "monday orders-master-1",
+			v1alpha1.FormerAnnotationDrained:  "orders-master-0",
+			v1alpha1.FormerAnnotationIsolated: "a-node-far-away",
+		}
 	})
 	store := b.Store("orders")
 	former := store.DeepCopy()
@@ -113,14 +117,20 @@ func ordersAreCarriedOver(b *bed) {
 	b.must(b.Client.Status().Patch(b.Context(), store, client.MergeFrom(former)))
 	b.operator = b.StartOperator(b.program)
 
-	name := v1alpha1.OperationName("orders", v1alpha1.OperationDrill, "monday orders-master-1")
+	phases := map[string]v1alpha1.OperationPhase{
+		v1alpha1.OperationName("orders", v1alpha1.OperationDrill, "monday orders-master-1"): v1alpha1.OperationFailed, // without copies
+		v1alpha1.OperationName("orders", v1alpha1.OperationDrain, "orders-master-0"):        v1alpha1.OperationRunning,
+		v1alpha1.OperationName("orders", v1alpha1.OperationIsolate, "a-node-far-away"):      v1alpha1.OperationInForce,
+	}
 	b.Eventually(patience, func() string {
-		operation := &v1alpha1.StoreOperation{}
-		if !b.Get(operation, metav1.NamespaceDefault, name) || operation.Status.Phase != v1alpha1.OperationFailed {
-			return fmt.Sprintf("the StoreOperation is %+v", operation.Status)
+		for name, phase := range phases {
+			operation := &v1alpha1.StoreOperation{}
+			if !b.Get(operation, metav1.NamespaceDefault, name) || operation.Status.Phase != phase {
+				return fmt.Sprintf("StoreOperation %s is %+v, not %s", name, operation.Status, phase)
+			}
 		}
 		store := b.Store("orders")
-		if _, there := store.Annotations[v1alpha1.FormerAnnotationDrill]; there || !store.Status.OrdersCarriedOver {
+		if len(store.Annotations) > 0 || !store.Status.OrdersCarriedOver {
 			return fmt.Sprintf("annotations %v, carried over: %v", store.Annotations, store.Status.OrdersCarriedOver)
 		}
 		return ""
