@@ -349,12 +349,14 @@ func TestReport(t *testing.T) {
 	}
 	h := newHarness(t, secret)
 	h.coordinator.SetTables(&adminv1.Table{TableId: 1, Name: "orchard"})
+	h.must("restart", "box", "--yes")
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
 	contains(t, h.must("report", "box", "-f", path), path, "without metrics of box-master-0-bcdfg")
 	files := unpack(t, path)
 	contains(t, files["README.txt"], "Report of Store team/box", "metrics of box-master-0-bcdfg", "logs/box-master-0-bcdfg.log")
 	contains(t, files["logs/box-master-0-bcdfg.log"], "a line", "Bearer REDACTED")
 	contains(t, files["cluster-status.json"], "box-master-1")
+	contains(t, files["operations.yaml"], "type: Restart")
 	contains(t, files["tables.json"], "table-")
 	for name, text := range files {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "orchard") {

@@ -55,7 +55,8 @@ func finalize(ctx context.Context, cluster *access.Cluster, shown *screen, name 
 	if format == 0 {
 		known := store.Status.Format
 		if known.Newest <= known.Active {
-			return fmt.Errorf("format %d is in force, and the coordinator of Store %s/%s reads no newer one", known.Active, store.Namespace, store.Name)
+			return fmt.Errorf("format %d is in force, and the coordinator of Store %s/%s reads no newer one",
+				known.Active, store.Namespace, store.Name)
 		}
 		format = int32(known.Newest) //nolint:gosec // formats are counted from 1
 	}

@@ -58,7 +58,8 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	}
 	objects = append(objects, store("box"), pod("box-coordinator", v1alpha1.ComponentCoordinator),
 		pod("box-master-0", v1alpha1.ComponentMaster), pod("box-master-1", v1alpha1.ComponentMaster))
-	h.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.StoreOperation{}).
+	h.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.StoreOperation{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: h.create}).Build()
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
 		standin.Enlist(r, "box-master-0", "uid-box-master-0", 2)

@@ -177,8 +177,8 @@ func needsOperations(manager ctrl.Manager) error {
 	_, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return errors.New("there is no CustomResourceDefinition storeoperations.rcbox.dev: install it, which comes with the operator's chart " +
-			"and manifests, before this version of the operator")
+		return errors.New("there is no CustomResourceDefinition storeoperations.rcbox.dev: install it, which comes with the operator's " +
+			"chart and manifests, before this version of the operator")
 	case err != nil:
 		return fmt.Errorf("look for the definition of StoreOperations: %w", err)
 	}

@@ -53,8 +53,8 @@ type Client interface {
 // Dialer makes a Client for the coordinator at an IP address and port. It does not wait for a connection.
 type Dialer func(ip string, port int) (Client, error)
 
-// RefusedError is the coordinator's refusal to remove a member that holds data, to drain one where that could not end, or to put a format in
-// force that some process does not read; that is about no member.
+// RefusedError is the coordinator's refusal to remove a member that holds data, to drain one where that could not end, or to put a format
+// in force that some process does not read. The last one is about no member.
 type RefusedError struct {
 	Member  string
 	Message string

@@ -224,8 +224,8 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreateP
 	return nil
 }
 
-// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back, or the cache may lack one; and pods' names come from the numbers in the status,
-// and in a cache that has not seen the last status yet a name that is on record is free.
+// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back, or the cache may lack one; and pods' names come from
+// the numbers in the status, and in a cache that has not seen the last status yet a name that is on record is free.
 func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
 	if v.fresh {
 		return nil

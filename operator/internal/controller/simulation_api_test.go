@@ -47,8 +47,8 @@ func keyOf(object client.Object) objectKey {
 // simulated says whether a kind is this API's, and not the fake client's.
 func simulated(object runtime.Object) bool {
 	switch object.(type) {
-	case *v1alpha1.Store, *v1alpha1.StoreOperation, *v1alpha1.StoreOperationList, *v1alpha1.NodeFence, *corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume,
-		*corev1.PodList, *corev1.PersistentVolumeClaimList:
+	case *v1alpha1.Store, *v1alpha1.StoreOperation, *v1alpha1.StoreOperationList, *v1alpha1.NodeFence, *corev1.Pod,
+		*corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume, *corev1.PodList, *corev1.PersistentVolumeClaimList:
 		return true
 	default:
 		return false

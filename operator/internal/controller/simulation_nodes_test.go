@@ -146,12 +146,9 @@ func (s *simulation) emptyOutOfService() {
 
 // checkPatch holds what the operator writes to nodes against what it promises.
 func (s *simulation) checkPatch(before, after client.Object) {
-	switch after := after.(type) {
-	case *corev1.Node:
-		if !nodeOf(after, false).OutOfService || before.GetAnnotations()[v1alpha1.AnnotationFencedBy] != "" {
-			return
-		}
-		s.checkFence(after.Name)
+	node, isNode := after.(*corev1.Node)
+	if isNode && nodeOf(node, false).OutOfService && before.GetAnnotations()[v1alpha1.AnnotationFencedBy] == "" {
+		s.checkFence(node.Name)
 	}
 }
 

@@ -63,7 +63,8 @@ func (p *planning) compare(m *facts.Member, view *MemberView, component string) 
 	}
 	if view.Pod.Process != facts.ProcessEnded {
 		view.Pending = p.outdated(view.Pod.Inputs, view.inputs)
-		if order := p.observed.OrderedRestart(m.Name, view.Pod); order != nil && view.Pending == "" && component == v1alpha1.ComponentMaster {
+		order := p.observed.OrderedRestart(m.Name, view.Pod)
+		if order != nil && view.Pending == "" && component == v1alpha1.ComponentMaster {
 			view.Ordered, view.Pending = true, "StoreOperation "+order.Name+" orders its restart"
 		}
 	}

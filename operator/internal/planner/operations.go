@@ -96,7 +96,7 @@ func (p *planning) forgetOperations() {
 			ended = append(ended, operation)
 		}
 	}
-	for i := 0; i < len(ended)-v1alpha1.MaxFinishedOperations; i++ {
+	for i := range max(len(ended)-v1alpha1.MaxFinishedOperations, 0) {
 		p.add(steps.DeleteOperation{
 			Name: ended[i].Name, UID: ended[i].UID,
 			Why: fmt.Sprintf("it has ended, and %d newer ones have", len(ended)-1-i),

@@ -74,7 +74,7 @@ func progressOf(
 	if o.IsForFormer(operation) {
 		return progress{
 			phase: v1alpha1.OperationFailed, reason: v1alpha1.ReasonOperationStoreIsNew,
-			message: fmt.Sprintf("Store %s was made after this order: if the order is for the present Store, create it again", o.Store.Name),
+			message: "Store " + o.Store.Name + " was made after this order: if the order is for the present Store, create it again",
 		}
 	}
 	switch operation.Spec.Type {
@@ -158,7 +158,7 @@ func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 	switch {
 	case o.Store.Copies() == 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationRefused
-		is.message = "there are no copies, and what a process holds would be lost (replication.factor): delete pods yourself to restart masters"
+		is.message = "there are no copies (replication.factor), and what a process holds would be lost: delete pods yourself to restart them"
 	case all == 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
 		is.message = fmt.Sprintf("Store %s has no such master: status.masters.members has their names", o.Store.Name)
@@ -178,7 +178,7 @@ func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 
 // restartWaits says what is left of a restart, and what keeps the next master from its turn.
 func restartWaits(o facts.Observed, plan planner.Plan, left, absent []string) string {
-	text := fmt.Sprintf("%s left", count(int64(len(left)), "master"))
+	text := count(int64(len(left)), "master") + " left"
 	if len(left) > 0 {
 		text += ", first " + left[0]
 	}
@@ -243,8 +243,8 @@ func isolateProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 	switch {
 	case !slices.Contains(o.IsolatedNodes(), node):
 		is.phase, is.reason = v1alpha1.OperationPending, v1alpha1.ReasonOperationTooMany
-		is.message = fmt.Sprintf("%d nodes are isolated, and there can be no more: delete another StoreOperation that isolates one, or use "+
-			"placement.nodeSelector", v1alpha1.MaxIsolated)
+		is.message = fmt.Sprintf("%d nodes are isolated, and there can be no more: delete another StoreOperation that isolates one, or "+
+			"use placement.nodeSelector", v1alpha1.MaxIsolated)
 	case i < 0:
 		is.message = fmt.Sprintf("node %s gets no more pods of the Store until this StoreOperation is deleted, and no master is there", node)
 	case !o.Store.MovesFrom(v1alpha1.DrainIsolated):

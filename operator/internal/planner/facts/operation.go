@@ -85,12 +85,12 @@ func (o *Operation) Restarts(member string) bool {
 		(o.Spec.Restart == nil || len(o.Spec.Restart.Members) == 0 || slices.Contains(o.Spec.Restart.Members, member))
 }
 
-// IsBefore says whether a pod is from before the operation. Times are the API server's, in whole seconds: a pod of the same second counts as
-// from before.
+// IsBefore says whether a pod is from before the operation. Times are the API server's, in whole seconds: a pod of the same second counts
+// as from before.
 func (o *Operation) IsBefore(pod *Pod) bool { return !pod.CreatedAt.After(o.CreatedAt) }
 
-// OrderedRestart is the oldest operation that orders a master's restart whose pod is from before; nil if there is none. Without copies none
-// is carried out: what the process holds would be lost.
+// OrderedRestart is the oldest operation that orders a master's restart whose pod is from before; nil if there is none. Without copies
+// none is carried out: what the process holds would be lost.
 func (o *Observed) OrderedRestart(member string, pod *Pod) *Operation {
 	if o.Store.Copies() == 0 || pod == nil {
 		return nil

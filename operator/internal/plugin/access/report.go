@@ -96,6 +96,11 @@ func (g *gathering) objects(ctx context.Context, store *v1alpha1.Store) {
 		}
 	}
 	why.Sort(g.contents.Events)
+	operations := &v1alpha1.StoreOperationList{}
+	g.list(ctx, "StoreOperations", operations, here)
+	g.contents.Operations = slices.DeleteFunc(operations.Items, func(operation v1alpha1.StoreOperation) bool {
+		return operation.Spec.StoreRef.Name != store.Name
+	})
 	g.list(ctx, "volume claims", claims, here, own)
 	g.contents.Claims = claims.Items
 	g.list(ctx, "ConfigMaps", configMaps, here, own)

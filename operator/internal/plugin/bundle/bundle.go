@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
 
@@ -26,7 +27,9 @@ type Contents struct {
 	Snapshot *view.Snapshot
 	Events   []corev1.Event
 	Claims   []corev1.PersistentVolumeClaim
-	Volumes  []corev1.PersistentVolume
+	// Operations about the Store.
+	Operations []v1alpha1.StoreOperation
+	Volumes    []corev1.PersistentVolume
 	// ConfigMaps of the Store's namespace that are its own.
 	ConfigMaps []corev1.ConfigMap
 	// Logs, Metrics and Reasons (why a pod is not ready) by their path in the bundle.
@@ -172,6 +175,11 @@ func (b *builder) kubernetes() {
 		events[i].ObjectMeta = object(events[i].ObjectMeta)
 	}
 	b.yaml("events.yaml", events)
+	operations := slices.Clone(c.Operations)
+	for i := range operations {
+		operations[i].ObjectMeta = object(operations[i].ObjectMeta)
+	}
+	b.yaml("operations.yaml", operations)
 	claims := slices.Clone(c.Claims)
 	for i := range claims {
 		claims[i].ObjectMeta = object(claims[i].ObjectMeta)

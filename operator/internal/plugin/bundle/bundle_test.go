@@ -71,6 +71,8 @@ func planted() *bundle.Contents {
 			{Name: "INNOCENT", Value: "hunter2"}, {Name: "RCBOX_TOKEN", Value: "hunter2"}, {Name: "RCBOX_REBUILD", Value: "true"},
 		},
 	}}
+	order := v1alpha1.StoreOperation{ObjectMeta: metav1.ObjectMeta{Name: "drain", Annotations: map[string]string{"x.io/y": "hunter2"}}}
+	order.Status.Conditions = []metav1.Condition{{Type: "Complete", Message: "1 tablet, 0 copies left; to move (tables: orchard)"}}
 	class := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	class.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"key": "hunter2"}}
 	return &bundle.Contents{
@@ -87,6 +89,7 @@ func planted() *bundle.Contents {
 		},
 		Events:     []corev1.Event{{Message: "env PASSWORD=hunter2 is bad"}},
 		Claims:     []corev1.PersistentVolumeClaim{claim},
+		Operations: []v1alpha1.StoreOperation{order},
 		Volumes:    []corev1.PersistentVolume{class},
 		ConfigMaps: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "box-state-root"}, Data: map[string]string{"root": "hunter2"}}},
 		Logs:       map[string]string{"logs/a.log": `{"message":"table orchard","password":"hunter2"}`},
