@@ -158,7 +158,7 @@ func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 	switch {
 	case o.Store.Copies() == 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationRefused
-		is.message = "there are no copies (replication.factor), and what a process holds would be lost: delete pods yourself to restart them"
+		is.message = "there are no copies (replication.factor), and what a process holds would be lost: delete pods yourself"
 	case all == 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
 		is.message = fmt.Sprintf("Store %s has no such master: status.masters.members has their names", o.Store.Name)
@@ -246,7 +246,7 @@ func isolateProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 		is.message = fmt.Sprintf("%d nodes are isolated, and there can be no more: delete another StoreOperation that isolates one, or "+
 			"use placement.nodeSelector", v1alpha1.MaxIsolated)
 	case i < 0:
-		is.message = fmt.Sprintf("node %s gets no more pods of the Store until this StoreOperation is deleted, and no master is there", node)
+		is.message = fmt.Sprintf("node %s gets no more pods of the Store until this StoreOperation is deleted; no master is there", node)
 	case !o.Store.MovesFrom(v1alpha1.DrainIsolated):
 		is.message = fmt.Sprintf("node %s gets no more pods of the Store; %s stays there, for masters without copies are not moved",
 			node, plan.Masters[i].Name)
@@ -264,7 +264,9 @@ func drillProgress(o facts.Observed, operation *facts.Operation, next *v1alpha1.
 	drills := planner.Drills{List: next.Drills}
 	drill := drills.Of(operation.UID)
 	if drill == nil {
-		return progress{phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, message: waitsForDrill(o, drills.Current())}
+		return progress{
+			phase: v1alpha1.OperationPending, reason: v1alpha1.ReasonOperationWaits, message: waitsForDrill(o, drills.Current()),
+		}
 	}
 	is := progress{target: drill.Member, message: drill.Message, began: drill.BeganAt}
 	switch drill.State {
