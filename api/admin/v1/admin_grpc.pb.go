@@ -26,19 +26,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_GetClusterStatus_FullMethodName = "/rcbox.admin.v1.Admin/GetClusterStatus"
-	Admin_ListTables_FullMethodName       = "/rcbox.admin.v1.Admin/ListTables"
-	Admin_RemoveMember_FullMethodName     = "/rcbox.admin.v1.Admin/RemoveMember"
-	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
-	Admin_FinalizeUpgrade_FullMethodName  = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
-	Admin_SetSettings_FullMethodName      = "/rcbox.admin.v1.Admin/SetSettings"
-	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
-	Admin_DrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/DrainMember"
-	Admin_UndrainMember_FullMethodName    = "/rcbox.admin.v1.Admin/UndrainMember"
-	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
-	Admin_GiveUpVolumes_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpVolumes"
-	Admin_GetTimeTrace_FullMethodName     = "/rcbox.admin.v1.Admin/GetTimeTrace"
-	Admin_ListEvents_FullMethodName       = "/rcbox.admin.v1.Admin/ListEvents"
+	Admin_GetClusterStatus_FullMethodName   = "/rcbox.admin.v1.Admin/GetClusterStatus"
+	Admin_WatchClusterStatus_FullMethodName = "/rcbox.admin.v1.Admin/WatchClusterStatus"
+	Admin_ListTables_FullMethodName         = "/rcbox.admin.v1.Admin/ListTables"
+	Admin_RemoveMember_FullMethodName       = "/rcbox.admin.v1.Admin/RemoveMember"
+	Admin_AcceptLoss_FullMethodName         = "/rcbox.admin.v1.Admin/AcceptLoss"
+	Admin_FinalizeUpgrade_FullMethodName    = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
+	Admin_SetSettings_FullMethodName        = "/rcbox.admin.v1.Admin/SetSettings"
+	Admin_MigrateTablet_FullMethodName      = "/rcbox.admin.v1.Admin/MigrateTablet"
+	Admin_DrainMember_FullMethodName        = "/rcbox.admin.v1.Admin/DrainMember"
+	Admin_UndrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/UndrainMember"
+	Admin_GiveUpMigration_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpMigration"
+	Admin_GiveUpVolumes_FullMethodName      = "/rcbox.admin.v1.Admin/GiveUpVolumes"
+	Admin_GetTimeTrace_FullMethodName       = "/rcbox.admin.v1.Admin/GetTimeTrace"
+	Admin_ListEvents_FullMethodName         = "/rcbox.admin.v1.Admin/ListEvents"
 )
 
 // AdminClient is the client API for Admin service.
@@ -47,6 +48,12 @@ const (
 type AdminClient interface {
 	// The whole store in one answer, taken at one moment.
 	GetClusterStatus(ctx context.Context, in *GetClusterStatusRequest, opts ...grpc.CallOption) (*GetClusterStatusResponse, error)
+	// Says when to ask for the status: each message of the stream has the number of changes so far, and the first one comes at once. The stream has no
+	// status itself: a reader that is slow gets a status of the moment at which it asks, and decides how much it reads. Changes close to each other
+	// are one, and figures that change all the time are none (bytes in use, objects, segments, free frames, times): ask for those as often as they
+	// matter. The stream ends, with the error that GetClusterStatus gives, once this coordinator does not lead the store. RESOURCE_EXHAUSTED while
+	// too many watch. Coordinators of older builds answer UNIMPLEMENTED.
+	WatchClusterStatus(ctx context.Context, in *WatchClusterStatusRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchClusterStatusResponse], error)
 	// Tables with their tablets, ordered by table id.
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
@@ -118,6 +125,25 @@ func (c *adminClient) GetClusterStatus(ctx context.Context, in *GetClusterStatus
 	}
 	return out, nil
 }
+
+func (c *adminClient) WatchClusterStatus(ctx context.Context, in *WatchClusterStatusRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchClusterStatusResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_WatchClusterStatus_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchClusterStatusRequest, WatchClusterStatusResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchClusterStatusClient = grpc.ServerStreamingClient[WatchClusterStatusResponse]
 
 func (c *adminClient) ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -245,6 +271,12 @@ func (c *adminClient) ListEvents(ctx context.Context, in *ListEventsRequest, opt
 type AdminServer interface {
 	// The whole store in one answer, taken at one moment.
 	GetClusterStatus(context.Context, *GetClusterStatusRequest) (*GetClusterStatusResponse, error)
+	// Says when to ask for the status: each message of the stream has the number of changes so far, and the first one comes at once. The stream has no
+	// status itself: a reader that is slow gets a status of the moment at which it asks, and decides how much it reads. Changes close to each other
+	// are one, and figures that change all the time are none (bytes in use, objects, segments, free frames, times): ask for those as often as they
+	// matter. The stream ends, with the error that GetClusterStatus gives, once this coordinator does not lead the store. RESOURCE_EXHAUSTED while
+	// too many watch. Coordinators of older builds answer UNIMPLEMENTED.
+	WatchClusterStatus(*WatchClusterStatusRequest, grpc.ServerStreamingServer[WatchClusterStatusResponse]) error
 	// Tables with their tablets, ordered by table id.
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
@@ -309,6 +341,9 @@ type UnimplementedAdminServer struct{}
 
 func (UnimplementedAdminServer) GetClusterStatus(context.Context, *GetClusterStatusRequest) (*GetClusterStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetClusterStatus not implemented")
+}
+func (UnimplementedAdminServer) WatchClusterStatus(*WatchClusterStatusRequest, grpc.ServerStreamingServer[WatchClusterStatusResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchClusterStatus not implemented")
 }
 func (UnimplementedAdminServer) ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTables not implemented")
@@ -384,6 +419,17 @@ func _Admin_GetClusterStatus_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Admin_WatchClusterStatus_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchClusterStatusRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).WatchClusterStatus(m, &grpc.GenericServerStream[WatchClusterStatusRequest, WatchClusterStatusResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchClusterStatusServer = grpc.ServerStreamingServer[WatchClusterStatusResponse]
 
 func _Admin_ListTables_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTablesRequest)
@@ -661,6 +707,12 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_ListEvents_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchClusterStatus",
+			Handler:       _Admin_WatchClusterStatus_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "api/admin/v1/admin.proto",
 }

@@ -62,8 +62,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Message }
 
-// Dial is the Dialer for real coordinators. Each visit to a store dials anew: there is then no connection to keep in step with
-// pods that come and go, and an answer is surely from the pod that was observed.
+// Dial is the Dialer for real coordinators. Whoever asks dials anew: there is then no connection to keep in step with pods that
+// come and go, and an answer is surely from the pod that was observed.
 func Dial(ip string, port int) (Client, error) {
 	return DialTarget("passthrough:///" + net.JoinHostPort(ip, strconv.Itoa(port)))
 }

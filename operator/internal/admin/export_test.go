@@ -11,3 +11,6 @@ func LargestAnswer() (answerBytes, memoryBytes int) {
 func Count(message proto.Message, encoded []byte, left *int) error {
 	return count(message.ProtoReflect().Descriptor(), encoded, left)
 }
+
+// ErrSilent means that a stream was silent for too long.
+var ErrSilent = errSilent

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,7 +22,11 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 )
 
-const bufferBytes = 1 << 16
+const (
+	bufferBytes = 1 << 16
+	// intervalMs is how long a stream is silent at most.
+	intervalMs = 2000
+)
 
 // Coordinator is the stand-in.
 type Coordinator struct {
@@ -37,6 +42,13 @@ type Coordinator struct {
 	keptOut  []string
 	asked    int
 	tables   []*adminv1.Table
+	changes  uint64
+	// changed is closed at the next change.
+	changed chan struct{}
+	// watched is how many streams are open.
+	watched int
+	// isOld: it answers as a build that has no streams.
+	isOld bool
 }
 
 // Start serves until Stop.
@@ -44,6 +56,7 @@ func Start() *Coordinator {
 	c := &Coordinator{
 		listener: bufconn.Listen(bufferBytes),
 		server:   grpc.NewServer(),
+		changed:  make(chan struct{}),
 		response: &adminv1.GetClusterStatusResponse{
 			ClusterId:    1,
 			BuildVersion: "stand-in",
@@ -143,6 +156,67 @@ func (c *Coordinator) Change(change func(*adminv1.GetClusterStatusResponse)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c.response)
+	c.tell()
+}
+
+// tell has streams report a change; the lock is held.
+func (c *Coordinator) tell() {
+	c.changes++
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// SetOld makes it answer as builds do that have no streams, or not.
+func (c *Coordinator) SetOld(isOld bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isOld = isOld
+	c.tell()
+}
+
+// Watched is how many streams are open.
+func (c *Coordinator) Watched() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched
+}
+
+// Watch is an admin.Watcher that reaches the stand-in whatever the address.
+func (c *Coordinator) Watch(ctx context.Context, _ string, _ int, heard func(uint64) error) error {
+	return admin.WatchTarget(ctx, "passthrough:///stand-in", heard, grpc.WithContextDialer(
+		func(ctx context.Context, _ string) (net.Conn, error) { return c.Connect(ctx) }))
+}
+
+// WatchClusterStatus implements adminv1.AdminServer.
+func (c *Coordinator) WatchClusterStatus(_ *adminv1.WatchClusterStatusRequest, stream adminv1.Admin_WatchClusterStatusServer) error {
+	count := func(by int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.watched += by
+	}
+	count(1)
+	defer count(-1)
+	for {
+		c.mu.Lock()
+		changes, changed, isDown, isOld := c.changes, c.changed, c.down, c.isOld
+		c.mu.Unlock()
+		switch {
+		case isDown:
+			return status.Errorf(codes.Unavailable, "the stand-in is down")
+		case isOld:
+			return status.Errorf(codes.Unimplemented, "this build has no streams")
+		}
+		message := &adminv1.WatchClusterStatusResponse{Change: changes + 1, IntervalMs: intervalMs}
+		if err := stream.Send(message); err != nil {
+			return err //nolint:wrapcheck // the reader has gone
+		}
+		select {
+		case <-changed:
+		case <-time.After(intervalMs * time.Millisecond):
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
 }
 
 // SetDown makes it refuse connections, or not.
@@ -150,6 +224,7 @@ func (c *Coordinator) SetDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
+	c.tell()
 }
 
 // Removed are the names of the members that it let go.
@@ -208,6 +283,7 @@ func (c *Coordinator) RemoveMember(
 	}
 	c.response.Members = slices.Delete(members, i, i+1)
 	c.removed = append(c.removed, request.GetName())
+	c.tell()
 	return &adminv1.RemoveMemberResponse{}, nil
 }
 
@@ -218,6 +294,7 @@ func (c *Coordinator) SetSettings(_ context.Context, request *adminv1.SetSetting
 	settings := proto.CloneOf(request.GetSettings())
 	settings.Number = c.response.GetSettings().GetNumber() + 1
 	c.response.Settings = settings
+	c.tell()
 	return &adminv1.SetSettingsResponse{Settings: settings}, nil
 }
 
@@ -241,6 +318,7 @@ func (c *Coordinator) DrainMember(
 			member.Draining.Tablets += shard.GetTabletCount()
 		}
 	}
+	c.tell()
 	return &adminv1.DrainMemberResponse{Draining: proto.CloneOf(member.GetDraining())}, nil
 }
 
@@ -255,6 +333,7 @@ func (c *Coordinator) UndrainMember(
 		return nil, err
 	}
 	member.Draining = nil
+	c.tell()
 	return &adminv1.UndrainMemberResponse{}, nil
 }
 

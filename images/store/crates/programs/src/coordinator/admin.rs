@@ -1,5 +1,6 @@
 //! The admin API (gRPC) and the probes of the coordinator.
 
+mod changes;
 mod messages;
 
 use std::future::Future;
@@ -12,6 +13,7 @@ use coordinator::orders::{
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
+use changes::{Changes, Streams};
 use messages::{
     MAX_NAME_BYTES, cluster_status, drain, draining, loss, migration, migration_order, settings_of,
     settings_view, table,
@@ -50,7 +52,11 @@ pub async fn serve(
             tokio::spawn(report_health(reporter, standing));
         }
     }
-    let service = Service { mailbox, standing };
+    let service = Service {
+        mailbox,
+        standing,
+        streams: Streams::default(),
+    };
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(SILENCE / 3))
         .http2_keepalive_timeout(Some(SILENCE / 3))
@@ -76,12 +82,21 @@ async fn report_health(
     }
 }
 
+#[derive(Clone)]
 struct Service {
     mailbox: Mailbox<Question>,
     standing: Option<standing::Receiver>,
+    streams: Streams,
 }
 
 impl Service {
+    async fn status(&self) -> Result<admin::GetClusterStatusResponse, Status> {
+        let Shown {
+            status, keeping, ..
+        } = self.ask(Question::Status).await?;
+        Ok(cluster_status(status, &keeping))
+    }
+
     /// Asks the coordinator, if this one leads.
     async fn ask<A>(
         &self,
@@ -129,10 +144,21 @@ impl Admin for Service {
         &self,
         _request: Request<admin::GetClusterStatusRequest>,
     ) -> Result<Response<admin::GetClusterStatusResponse>, Status> {
-        let Shown {
-            status, keeping, ..
-        } = self.ask(Question::Status).await?;
-        Ok(Response::new(cluster_status(status, &keeping)))
+        Ok(Response::new(self.status().await?))
+    }
+
+    type WatchClusterStatusStream = Changes;
+
+    async fn watch_cluster_status(
+        &self,
+        _request: Request<admin::WatchClusterStatusRequest>,
+    ) -> Result<Response<Changes>, Status> {
+        let service = self.clone();
+        let look = move || {
+            let service = service.clone();
+            async move { service.status().await }
+        };
+        Ok(Response::new(self.streams.begin(look).await?))
     }
 
     async fn list_tables(

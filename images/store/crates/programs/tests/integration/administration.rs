@@ -234,3 +234,37 @@ fn the_server_list_tells_who_is_there_and_who_is_away() {
         );
     }
 }
+
+/// A coordinator tells those who watch the status of a server that comes, and of one that dies.
+#[tokio::test]
+async fn the_coordinator_tells_of_changes() {
+    let coordinator = Coordinator::start(&[]);
+    let address = format!("http://{}", coordinator.admin);
+    let mut client = admin::admin_client::AdminClient::connect(address)
+        .await
+        .unwrap();
+    let request = admin::WatchClusterStatusRequest {};
+    let changes = client.watch_cluster_status(request).await.unwrap();
+    let mut changes = changes.into_inner();
+    assert_eq!(changes.message().await.unwrap().unwrap().change, 1);
+    let mut server = Server::start(&coordinator, "m0", &[]);
+    let mut told = 1;
+    for state in [admin::MemberState::Up, admin::MemberState::Unreachable] {
+        let is_so = async {
+            loop {
+                let change = changes.message().await.unwrap().unwrap().change;
+                let status = admin::GetClusterStatusRequest {};
+                let status = client.get_cluster_status(status).await.unwrap();
+                let members = status.into_inner().members;
+                if change > told && members.iter().any(|member| member.state() == state) {
+                    return change;
+                }
+            }
+        };
+        told = tokio::time::timeout(DEADLINE, is_so).await.unwrap();
+        if state == admin::MemberState::Up {
+            server.process.signal("KILL");
+            server.process.wait();
+        }
+    }
+}
