@@ -246,17 +246,18 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// Rights on nodes and remediations are there only if they are asked for.
+// Rights to change nodes and remediations are there only if they are asked for.
 func TestFencingRights(t *testing.T) {
 	for _, rule := range find[rbacv1.ClusterRole](t, mustRender(t), "ClusterRole", "rcbox-operator").Rules {
-		if slices.Contains(rule.Resources, "nodes") && !slices.Equal(rule.Verbs, []string{"get"}) {
+		if slices.Contains(rule.Resources, "nodes") && !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
 			t.Errorf("by default: %+v", rule)
 		}
 	}
 	objects := mustRender(t, "--set", "fencing.outOfServiceTaint=true", "--set", "fencing.remediations[0].apiGroup=a.example",
 		"--set", "fencing.remediations[0].resources={reboots,reboottemplates}")
 	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "persistentvolumes"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"a.example"}, Resources: []string{"reboots", "reboottemplates"}, Verbs: []string{"get", "create", "delete"}},
 	}

@@ -132,7 +132,7 @@ func run(command *cobra.Command, options runOptions) error {
 	if err := needsOperations(manager); err != nil {
 		return err
 	}
-	if err := reconciler.SetupWithManager(manager); err != nil {
+	if err := reconciler.SetupWithManager(command.Context(), manager); err != nil {
 		return fmt.Errorf("set up the controller of Stores: %w", err)
 	}
 	if err := setUpRuns(manager, options.namespace, owned); err != nil {

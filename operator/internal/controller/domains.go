@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -12,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// observeDomains reads the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
+// observeDomains looks at the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
 // operator may not read nodes (it has rights in some namespaces only), masters do without.
 func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
 	v.observed.Domains = map[string]string{}
@@ -21,53 +20,44 @@ func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
 		if pod.Node == "" || pod.DomainKnown || !pod.Inputs.NeedsDomain() {
 			continue
 		}
-		labels, err := r.readLabels(ctx, v, pod.Node)
+		labels, err := r.labelsOf(ctx, pod.Node)
 		if err != nil {
 			log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
 			continue
 		}
 		v.observed.Domains[pod.Node] = labels[pod.Inputs.FailureDomain]
 	}
-	r.observeUntoldDomains(ctx, v)
+	r.observeUntoldDomains(v)
 }
 
-// observeUntoldDomains reads nodes of masters that are not told their failure domain, because they keep no copies, until one has the
+// observeUntoldDomains looks at nodes of masters that are not told their failure domain, because they keep no copies, until one has the
 // label: otherwise somebody has mistyped it.
-func (r *Reconciler) observeUntoldDomains(ctx context.Context, v *visit) {
-	// As many visits as it takes to read all nodes, and as many again.
-	age := 2 * nodeAge * time.Duration(1+len(v.observed.Pods)/maxNodesRead)
-	reads := 0
+func (r *Reconciler) observeUntoldDomains(v *visit) {
 	for i := range v.observed.Pods {
 		pod := &v.observed.Pods[i]
 		if pod.Node == "" || !pod.Inputs.NamesDomain() || pod.Inputs.NeedsDomain() {
 			continue
 		}
-		seen, isKnown := r.nodes.get(pod.Node)
-		if !isKnown || seen.labels == nil || v.observed.Now.Sub(seen.at) >= age {
-			if reads++; reads > maxNodesRead {
-				return
-			}
-			labels, err := r.readLabels(ctx, v, pod.Node)
-			if err != nil {
-				log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
-				return
-			}
-			seen.labels = labels
+		node := r.Nodes.Node(pod.Node)
+		if node == nil {
+			continue // it is not known, or gone
 		}
-		v.observed.Domains[pod.Node] = seen.labels[pod.Inputs.FailureDomain]
+		v.observed.Domains[pod.Node] = node.Labels[pod.Inputs.FailureDomain]
 		if v.observed.Domains[pod.Node] != "" {
 			return
 		}
 	}
 }
 
-// readLabels asks the API server for a node.
-func (r *Reconciler) readLabels(ctx context.Context, v *visit, name string) (map[string]string, error) {
+// labelsOf asks the API server for a node that the watch of nodes does not have: it may be behind that of pods.
+func (r *Reconciler) labelsOf(ctx context.Context, name string) (map[string]string, error) {
+	if node := r.Nodes.Node(name); node != nil {
+		return node.Labels, nil
+	}
 	node := &corev1.Node{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
-	r.nodes.put(name, readNode{node: nodeOf(node, false), labels: node.Labels, at: v.observed.Now})
 	return node.Labels, nil
 }
 

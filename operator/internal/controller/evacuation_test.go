@@ -126,14 +126,14 @@ func TestDrainThatIsRefusedWaits(t *testing.T) {
 // Where nodes cannot be read, nobody leaves, and evictions take one at a time as ever.
 func TestDrainsAreNotSeenWithoutRights(t *testing.T) {
 	h := withADrainedNode(t)
-	h.reconciler.Live = forbidden{h.client}
+	h.reconciler.Live, h.reconciler.Nodes = forbidden{h.client}, nodesByReader{forbidden{h.client}}
 	for range 4 {
 		h.mustVisit()
 	}
 	if h.evictable() != 1 || h.draining() != nil || h.store().Status.Masters.Members[1].Evacuation != nil {
 		t.Errorf("evictable %d, draining %v", h.evictable(), h.draining())
 	}
-	h.reconciler.Live = h.client
+	h.reconciler.Live, h.reconciler.Nodes = h.client, nodesByReader{h.client}
 	for range 4 {
 		h.mustVisit()
 	}

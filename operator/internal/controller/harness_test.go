@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,8 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 			managedfields.NewDeducedTypeConverter()).
 		WithInterceptorFuncs(h.interceptors()).Build()
 	h.reconciler = &Reconciler{
-		Client: h.client, Live: h.client, Recorder: h.events, Dial: h.coordinator.Dial, Now: func() time.Time { return h.now },
+		Client: h.client, Live: h.client, Nodes: nodesByReader{h.client}, Recorder: h.events,
+		Dial: h.coordinator.Dial, Now: func() time.Time { return h.now },
 		DefaultImage: "store:1", Namespace: "rcbox-system",
 	}
 	return h
@@ -129,6 +131,22 @@ func (h *harness) interceptors() interceptor.Funcs {
 			return c.SubResource(name).Update(ctx, object, options...)
 		},
 	}
+}
+
+// nodesByReader is a NodeSource that is never behind.
+type nodesByReader struct{ client.Reader }
+
+func (n nodesByReader) Node(name string) *corev1.Node {
+	node := &corev1.Node{}
+	if err := n.Get(context.Background(), client.ObjectKey{Name: name}, node); err != nil {
+		return nil
+	}
+	return node
+}
+
+func (n nodesByReader) AreHidden() bool {
+	err := n.Get(context.Background(), client.ObjectKey{Name: "any"}, &corev1.Node{})
+	return apierrors.IsForbidden(err)
 }
 
 // visit reconciles once.

@@ -1,15 +1,12 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,90 +21,35 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-const (
-	// maxNodesRead bounds how many nodes are read in one visit; as many as a chassis has and more.
-	maxNodesRead = 64
-	// nodeAge is how old what is known of a node may be whose masters are up.
-	nodeAge = 10 * time.Second
-	// maxNodesKept bounds what is kept of nodes.
-	maxNodesKept = 4096
-)
+// maxNodesRead bounds how many nodes are asked for in one visit; as many as a chassis has and more.
+const maxNodesRead = 64
 
-// nodeCache has what was last read of nodes, for all Stores. It is no watch: kubelets write to their nodes all the time, and what matters
-// here changes rarely.
-type nodeCache struct {
-	mu     sync.Mutex
-	nodes  map[string]readNode
-	hidden bool
-}
-
-type readNode struct {
-	node   facts.Node
-	labels map[string]string
-	at     time.Time
-}
-
-func (c *nodeCache) get(name string) (readNode, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen, found := c.nodes[name]
-	return seen, found
-}
-
-func (c *nodeCache) put(name string, seen readNode) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.nodes == nil || len(c.nodes) >= maxNodesKept {
-		c.nodes = map[string]readNode{}
-	}
-	c.nodes[name], c.hidden = seen, false
-}
-
-// hide notes that the operator has no right to read nodes.
-func (c *nodeCache) hide() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hidden = true
-}
-
-// areHidden says whether nodes could not be read: then nobody moves away from a drained one, and evictions must not wait for that.
-func (c *nodeCache) areHidden() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hidden
-}
-
-// observeMemberNodes looks at the nodes that masters are on, those first of which the least is known; with many masters it takes some
-// visits to see all.
+// observeMemberNodes looks at the nodes that masters are on, as the watch of nodes has them.
 func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.Nodes = map[string]facts.Node{}
-	if o.Store.Copies() == 0 && !o.Store.Spec.HasPorts() {
+	if o.Store.Copies() == 0 && !o.Store.Spec.HasPorts() || r.Nodes.AreHidden() {
 		return
 	}
-	lastRead := map[string]time.Time{}
+	names := quarantinedNodes(o.Store)
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentMaster && pod.Node != "" {
-			seen, _ := r.nodes.get(pod.Node)
-			lastRead[pod.Node] = seen.at
+			names = append(names, pod.Node)
 		}
 	}
-	for _, node := range quarantinedNodes(o.Store) {
-		seen, _ := r.nodes.get(node)
-		lastRead[node] = seen.at
-	}
-	names := slices.SortedFunc(maps.Keys(lastRead), func(a, b string) int {
-		return cmp.Or(lastRead[a].Compare(lastRead[b]), cmp.Compare(a, b))
-	})
-	for i, name := range names {
-		if i < maxNodesRead && o.Now.Sub(lastRead[name]) >= nodeAge {
-			if err := r.readNode(ctx, v, name); err != nil {
-				log.FromContext(ctx).Info("it is not known whether a node is drained", "node", name, "error", err.Error())
-			}
+	slices.Sort(names)
+	reads := 0
+	for _, name := range slices.Compact(names) {
+		if node := r.Nodes.Node(name); node != nil {
+			o.Nodes[name] = nodeOf(node, false)
 			continue
 		}
-		if seen, found := r.nodes.get(name); found {
-			o.Nodes[name] = seen.node
+		// It is gone, or the watch has it later than that of pods: that it is gone is the API server's word.
+		if reads++; reads > maxNodesRead {
+			continue
+		}
+		if err := r.readNode(ctx, v, name); err != nil {
+			log.FromContext(ctx).Info("it is not known whether a node is there", "node", name, "error", err.Error())
 		}
 	}
 }
@@ -117,14 +59,9 @@ func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error 
 	node := &corev1.Node{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if err != nil && !apierrors.IsNotFound(err) {
-		if apierrors.IsForbidden(err) {
-			r.nodes.hide()
-		}
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
-	seen := nodeOf(node, apierrors.IsNotFound(err))
-	r.nodes.put(name, readNode{node: seen, labels: node.Labels, at: v.observed.Now})
-	v.observed.Nodes[name] = seen
+	v.observed.Nodes[name] = nodeOf(node, apierrors.IsNotFound(err))
 	return nil
 }
 

@@ -140,7 +140,7 @@ func TestNothingMovesWhenTheMasterIsBack(t *testing.T) {
 // Where nodes cannot be read, nobody moves, and what else there is to do is done.
 func TestNothingMovesWhereNodesCannotBeRead(t *testing.T) {
 	h := withALostNode(t)
-	h.reconciler.Live = forbidden{h.client}
+	h.reconciler.Live, h.reconciler.Nodes = forbidden{h.client}, nodesByReader{forbidden{h.client}}
 	for range 6 {
 		h.mustVisit()
 	}

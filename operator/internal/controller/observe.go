@@ -225,7 +225,7 @@ func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 			return err
 		}
 	}
-	budget := resources.DisruptionBudget(store, store.MovesFromDrained() && !r.nodes.areHidden())
+	budget := resources.DisruptionBudget(store, store.MovesFromDrained() && !r.Nodes.AreHidden())
 	return compare(ctx, r, v, "PodDisruptionBudget", *budget.Name, &policyv1.PodDisruptionBudget{}, budget,
 		policyac.ExtractPodDisruptionBudget)
 }

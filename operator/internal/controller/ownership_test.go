@@ -25,7 +25,7 @@ func newRivals(t *testing.T) *rivals {
 	t.Helper()
 	h := settled(t)
 	r := &rivals{harness: h, first: h.reconciler, second: &Reconciler{
-		Client: h.client, Live: h.client, Recorder: h.events, Dial: h.coordinator.Dial, Now: h.reconciler.Now,
+		Client: h.client, Live: h.client, Nodes: h.reconciler.Nodes, Recorder: h.events, Dial: h.coordinator.Dial, Now: h.reconciler.Now,
 		DefaultImage: "store:2", Namespace: "team-b",
 	}}
 	for _, each := range []*Reconciler{r.first, r.second} {

@@ -16,6 +16,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -54,6 +57,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Nodes are those of the cluster.
+	Nodes NodeSource
 	// Recorder tells users what was done and why.
 	Recorder events.EventRecorder
 	// Dial reaches a coordinator.
@@ -75,8 +80,6 @@ type Reconciler struct {
 
 	// looks that were written down.
 	looks lookBook
-	// nodes that were read lately.
-	nodes nodeCache
 	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
 	plan func(facts.Observed) planner.Plan
 }
@@ -88,7 +91,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
@@ -101,8 +105,16 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager makes the manager call the Reconciler.
-func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(manager).
+func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
+	nodes, err := nodesOf(manager)
+	if err != nil {
+		return err
+	}
+	r.Nodes = nodes
+	if err := indexByNode(ctx, manager.GetFieldIndexer()); err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(manager).
 		Named("store").
 		// The operator's own writes of the status are no reason for a visit.
 		For(&v1alpha1.Store{}, builder.WithPredicates(
@@ -123,6 +135,7 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 		// Not owned: they outlive Stores.
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(storeOfClaim),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(nodes.Source(r.storesOnNode)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryLeast, retryMost),
@@ -132,6 +145,18 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 		return fmt.Errorf("make the controller: %w", err)
 	}
 	return nil
+}
+
+// nodesOf is the watch of the nodes of the manager's cluster.
+func nodesOf(manager ctrl.Manager) (*NodeWatch, error) {
+	config := rest.CopyConfig(manager.GetConfig())
+	// Most of a node is dropped right after it is decoded, which takes less time so than from JSON.
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	clientset, err := kubernetes.NewForConfigAndClient(config, manager.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make a client to watch nodes: %w", err)
+	}
+	return NewNodeWatch(clientset)
 }
 
 // Reconcile visits one Store.

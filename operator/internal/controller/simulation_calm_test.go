@@ -15,7 +15,9 @@ import (
 func (s *simulation) calm() {
 	s.trace("from here on, nothing happens any more")
 	s.faults, s.muteUntil, s.former, s.broken, s.rigid = faults{}, s.now, nil, "", false
-	if s.chance(0.5) {
+	// What more nodes have than the copies survive waits until nodes are back.
+	isTooMuch := s.isReplicated() && len(s.aside()) > int(s.store().Copies())
+	if s.chance(0.5) || isTooMuch {
 		s.uncordon()
 	}
 	for node := range s.dead {

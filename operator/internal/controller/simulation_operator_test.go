@@ -43,11 +43,22 @@ func (s *simulation) startOperator() *simulatedOperator {
 	o.cache = s.api.newOperatorClient(o)
 	live := liveReader{view{func() map[objectKey]client.Object { return s.api.objects }, s.api.Client}, s}
 	o.reconciler = &Reconciler{
-		Client: o.cache, Live: s.planted.readsLive(o, live), Recorder: tracer{s}, Dial: s.dial, Now: func() time.Time { return s.now },
+		Client: o.cache, Live: s.planted.readsLive(o, live), Nodes: cachedNodes{o},
+		Recorder: tracer{s}, Dial: s.dial, Now: func() time.Time { return s.now },
 		DefaultImage: "store:1", Namespace: "rcbox-system", plan: o.plan,
 	}
 	return o
 }
+
+// cachedNodes is the operator's watch of nodes.
+type cachedNodes struct{ o *simulatedOperator }
+
+func (n cachedNodes) Node(name string) *corev1.Node {
+	node, _ := n.o.cache.cache[objectKey{kindOf[*corev1.Node](), name}].(*corev1.Node)
+	return node
+}
+
+func (cachedNodes) AreHidden() bool { return false }
 
 // plan lets time pass between what was seen and what is done about it.
 func (o *simulatedOperator) plan(observed facts.Observed) planner.Plan {
@@ -102,7 +113,7 @@ func (o *simulatedOperator) visit() (err error) {
 		stale = 0.8
 	}
 	for _, kind := range []reflect.Type{
-		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](),
+		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](), kindOf[*corev1.Node](),
 	} {
 		if !s.chance(stale) {
 			o.cache.refresh(kind)

@@ -55,7 +55,7 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 	}
 	before := h.pods()
 	successor := &Reconciler{
-		Client: h.client, Live: h.client, Recorder: h.events, Dial: h.coordinator.Dial, Now: h.reconciler.Now,
+		Client: h.client, Live: h.client, Nodes: h.reconciler.Nodes, Recorder: h.events, Dial: h.coordinator.Dial, Now: h.reconciler.Now,
 		DefaultImage: "store:1", Namespace: "rcbox-system",
 	}
 	late := &lulled{Client: h.client, meanwhile: func() {
