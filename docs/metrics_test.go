@@ -40,8 +40,8 @@ func programsMetrics(t *testing.T) []string {
 func operatorsMetrics(t *testing.T) []string {
 	t.Helper()
 	var text []byte
-	for _, folder := range []string{"controller", "box/controller"} {
-		file, err := os.ReadFile(filepath.Join(root, "operator/internal", folder, "metrics.go"))
+	for _, source := range []string{"controller/metrics.go", "controller/statusmetrics.go", "box/controller/metrics.go"} {
+		file, err := os.ReadFile(filepath.Join(root, "operator/internal", source))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,6 +51,10 @@ func operatorsMetrics(t *testing.T) []string {
 	definition := regexp.MustCompile(`New(Gauge|Counter)Vec\([\w.]+\{\s*Name: "([a-z_]+)"`)
 	for _, match := range definition.FindAllStringSubmatch(string(text), -1) {
 		list = append(list, "| `"+match[2]+"` | "+strings.ToLower(match[1])+" |")
+	}
+	// Those that are collected when somebody asks are all gauges.
+	for _, match := range regexp.MustCompile(`NewDesc\("([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+		list = append(list, "| `"+match[1]+"` | gauge |")
 	}
 	if len(list) < 10 {
 		t.Errorf("only %d metrics of the operator found", len(list))

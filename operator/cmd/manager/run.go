@@ -121,6 +121,7 @@ func run(command *cobra.Command, options runOptions) error {
 		Live:         manager.GetAPIReader(),
 		Recorder:     manager.GetEventRecorder(recorderName),
 		Dial:         admin.Dial,
+		Listen:       admin.Watch,
 		Now:          time.Now,
 		DefaultImage: options.storeImage,
 		Allowed:      options.allowed,

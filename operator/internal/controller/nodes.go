@@ -250,9 +250,7 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step
 	}
 	cluster := clusterOf(response)
 	again.observed.Cluster, again.observed.Now = &cluster, r.Now()
-	r.observeDisplaced(ctx, again)
-	r.observeFences(ctx, again)
-	r.observeTurn(ctx, again)
+	r.observeByCluster(ctx, again)
 	for _, planned := range r.makePlan(again.observed).Steps {
 		if reflect.DeepEqual(planned, step) {
 			return nil

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,7 +27,6 @@ import (
 	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
@@ -43,8 +40,12 @@ const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 // visit is one look at one Store, with what is needed to act on it.
 type visit struct {
 	observed facts.Observed
-	// coordinator that answered; nil when none did.
+	// coordinator that answered in this visit; nil when none did.
 	coordinator admin.Client
+	// isRemembered: observed.Cluster is what was last seen of the coordinator, which was not asked in this visit.
+	isRemembered bool
+	// isUnknown: nobody knows yet how the coordinator is; nothing can be planned.
+	isUnknown bool
 	// recorded is the status that the API server has.
 	recorded *v1alpha1.StoreStatus
 	fixed    []fixedObject
@@ -101,10 +102,14 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	if err := r.observeFixed(ctx, v); err != nil {
 		return nil, err
 	}
-	r.askCoordinator(ctx, v)
-	r.observeDisplaced(ctx, v)
-	r.observeFences(ctx, v)
-	r.observeTurn(ctx, v)
+	switch {
+	case r.Statuses == nil:
+		r.askCoordinator(ctx, v)
+	case !r.remember(ctx, v):
+		v.isUnknown = true
+		return v, nil
+	}
+	r.observeByCluster(ctx, v)
 	return v, nil
 }
 
@@ -162,48 +167,6 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 		}
 	}
 	return nil
-}
-
-// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit. Of several
-// coordinators one leads, and only that one answers.
-func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
-	o := &v.observed
-	o.ClusterError = "the coordinator does not run"
-	for i, pod := range facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod) {
-		coordinator, response, err := r.ask(ctx, pod)
-		if err != nil {
-			// What the likeliest leader says tells most.
-			if i == 0 {
-				o.ClusterError = err.Error()
-			}
-			if status.Code(err) == codes.FailedPrecondition {
-				o.Refusal = status.Convert(err).Message()
-			}
-			continue
-		}
-		if refusal := response.GetLeader().GetRefusal(); refusal != "" {
-			o.Refusal, o.ClusterError = refusal, refusal
-			_ = coordinator.Close()
-			continue
-		}
-		cluster := clusterOf(response)
-		v.coordinator, o.Cluster, o.LeaderPod, o.Refusal = coordinator, &cluster, pod.Name, ""
-		return
-	}
-}
-
-// ask gives a connection that is to be closed, and the status of the store.
-func (r *Reconciler) ask(ctx context.Context, pod *facts.Pod) (admin.Client, *adminv1.GetClusterStatusResponse, error) {
-	coordinator, err := r.Dial(pod.IP, resources.CoordinatorAdminPort)
-	if err != nil {
-		return nil, nil, err
-	}
-	response, err := coordinator.Status(ctx)
-	if err != nil {
-		_ = coordinator.Close()
-		return nil, nil, err
-	}
-	return coordinator, response, nil
 }
 
 func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -63,6 +64,10 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Dial reaches a coordinator.
 	Dial admin.Dialer
+	// Listen hears of changes of a coordinator's status.
+	Listen admin.Watcher
+	// Statuses has what was last heard of coordinators; nil: each visit asks.
+	Statuses StatusSource
 	// Now is the clock.
 	Now func() time.Time
 	// DefaultImage is what a Store gets that names none.
@@ -110,7 +115,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 	if err != nil {
 		return err
 	}
-	r.Nodes = nodes
+	statuses := NewStatusWatch(r.Dial, r.Listen)
+	if err := metrics.Registry.Register(statuses); err != nil {
+		return fmt.Errorf("register the metrics of coordinators' streams: %w", err)
+	}
+	r.Nodes, r.Statuses = nodes, statuses
 	if err := indexByNode(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -136,6 +145,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(storeOfClaim),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(nodes.Source(r.storesOnNode)).
+		WatchesRawSource(statuses.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryLeast, retryMost),
@@ -165,6 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, store); err != nil {
 		if apierrors.IsNotFound(err) {
 			forget(request.NamespacedName)
+			r.forgetStatus(request.NamespacedName)
 			r.looks.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
@@ -176,6 +187,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if !owned.Mine {
 		forget(request.NamespacedName) // the other operator has its metrics
+		r.forgetStatus(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: ownership.Renewal}, nil
 	}
 	visit, err := r.observe(ctx, store)
@@ -183,9 +195,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	defer visit.close()
+	if visit.isUnknown {
+		return ctrl.Result{RequeueAfter: planner.UnsettledInterval}, nil // or at once, when it is known
+	}
 	visit.observed.OtherOperator = owned.Waiting
 
-	plan := r.makePlan(visit.observed)
+	plan := r.confirm(ctx, visit, r.makePlan(visit.observed))
 	outcome, applyErr := r.apply(ctx, visit, plan.Steps)
 	if visit.namespaceEnds {
 		_, err := r.apply(ctx, visit, planner.MakeForEnd(visit.observed))

@@ -39,6 +39,7 @@ var hasToHappen = []string{
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
+	isRemembered,
 }
 
 // What happens to operators.
@@ -56,6 +57,7 @@ const (
 	isWorstMoment    = "a master ends right before what cannot be taken back"
 	isAnotherLeader  = "another coordinator leads"
 	isReplaced       = "a master's pod is replaced"
+	isRemembered     = "what a coordinator has told before is all that is known of it"
 	isMisplaced      = "a pod is placed where its volume cannot be used"
 	isHesitation     = "the scheduler finds no node for a second"
 )

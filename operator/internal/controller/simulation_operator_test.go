@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +30,8 @@ type simulatedOperator struct {
 	// visiting since then, and whether it has planned in this visit.
 	visiting   time.Time
 	hasPlanned bool
+	// remembers: it has yet to ask the coordinator in this visit, if it finds anything to do.
+	remembers bool
 	// isLate: it stood still in this visit before it made a pod.
 	isLate bool
 }
@@ -47,8 +50,43 @@ func (s *simulation) startOperator() *simulatedOperator {
 		Recorder: tracer{s}, Dial: s.dial, Now: func() time.Time { return s.now },
 		DefaultImage: "store:1", Namespace: "rcbox-system", plan: o.plan,
 	}
+	o.reconciler.Statuses = &rememberedStatus{o: o}
 	return o
 }
+
+// rememberedStatus is the operator's StatusSource: what the coordinator has told it last, or now.
+type rememberedStatus struct {
+	o    *simulatedOperator
+	last Sight
+	from string
+}
+
+// Newest implements StatusSource.
+func (r *rememberedStatus) Newest(_ types.NamespacedName, coordinators []*facts.Pod) (Sight, bool) {
+	s := r.o.s
+	isThere := slices.ContainsFunc(coordinators, func(pod *facts.Pod) bool { return pod.UID == r.from })
+	isYoung := r.last.Cluster != nil && s.now.Sub(r.last.At) <= oldest
+	if isThere && isYoung && s.listening.Float64() < s.faults.stale {
+		s.counts[isRemembered]++
+		r.o.remembers = true
+		return r.last, true
+	}
+	failed := Sight{Error: noCoordinator}
+	for _, pod := range coordinators {
+		_, answer, err := ask(context.Background(), s.dial, pod.IP)
+		if err != nil {
+			failed.Error = err.Error()
+			continue
+		}
+		r.last, r.from = Sight{Cluster: answer.cluster, LeaderPod: pod.Name, At: s.now}, pod.UID
+		r.o.remembers = true
+		return r.last, true
+	}
+	return failed, true
+}
+
+// Forget implements StatusSource.
+func (r *rememberedStatus) Forget(types.NamespacedName) { r.last = Sight{} }
 
 // cachedNodes is the operator's watch of nodes.
 type cachedNodes struct{ o *simulatedOperator }
@@ -63,6 +101,10 @@ func (cachedNodes) AreHidden() bool { return false }
 // plan lets time pass between what was seen and what is done about it.
 func (o *simulatedOperator) plan(observed facts.Observed) planner.Plan {
 	plan := o.s.planted.makePlan(observed)
+	if o.remembers {
+		o.remembers = false // nothing is done by that plan
+		return plan
+	}
 	o.s.tracePlan(plan)
 	if !o.hasPlanned {
 		o.hasPlanned = true
@@ -122,7 +164,7 @@ func (o *simulatedOperator) visit() (err error) {
 	if s.ordering.Float64() >= stale {
 		o.cache.refresh(kindOf[*v1alpha1.StoreOperation]())
 	}
-	o.visiting, o.hasPlanned, o.isLate = s.now, false, false
+	o.visiting, o.hasPlanned, o.isLate, o.remembers = s.now, false, false, false
 	defer func() {
 		if end := recover(); end != nil {
 			if end != errKilled { //nolint:errorlint // the very value

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// SettledInterval is how often a Store is looked at where nothing is to be done: only the coordinator knows when a
-	// process was lost, and it does not call.
+	// SettledInterval is how often a Store is looked at where nothing is to be done: some rules wait for a time, and figures change
+	// without anybody telling of it.
 	SettledInterval = 5 * time.Second
 	// UnsettledInterval is how often it is looked at while something is awaited.
 	UnsettledInterval = 2 * time.Second
