@@ -21,7 +21,7 @@ func TestClusterPerfTests(t *testing.T) {
 		}
 		return string(text)
 	}
-	program := read("images/store/crates/programs/src/clusterperf/mod.rs")
+	program := read("images/store/crates/clusterperf/src/main.rs")
 	tests := matches(regexp.MustCompile(`\("(\w+)", Clients::\w+\)`), program)
 	if len(tests) < 15 {
 		t.Fatalf("only %d tests found in the program: %v", len(tests), tests)

@@ -13,7 +13,7 @@ import (
 func programsMetrics(t *testing.T) []string {
 	t.Helper()
 	// The sources that name metrics; a name that is made otherwise would be missing here, and in the page.
-	sources := []string{"metrics.rs", "server/probe.rs", "coordinator/probe.rs"}
+	sources := []string{"daemon/src/metrics.rs", "serverd/src/probe.rs", "coordinatord/src/probe.rs"}
 	call := regexp.MustCompile(`\b(counter|gauge|byte_counter|byte_gauge|time_counter)\(\s*"([a-z_]+)"`)
 	endings := map[string]string{
 		"counter": "_total` | counter", "gauge": "` | gauge", "byte_counter": "_bytes_total` | counter",
@@ -21,7 +21,7 @@ func programsMetrics(t *testing.T) []string {
 	}
 	var list []string
 	for _, source := range sources {
-		text, err := os.ReadFile(filepath.Join(root, "images/store/crates/programs/src", source))
+		text, err := os.ReadFile(filepath.Join(root, "images/store/crates", source))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ install_peers() {
 
 compile() {
 	cd "$ROOT/images/store"
-	cargo build --release --locked -p programs --bins --example peerbench --example storebench
+	cargo build --release --locked -p coordinatord -p serverd -p clusterperf -p rcbox-cli --bins --example peerbench --example storebench
 	cargo bench --locked -p master --bench replay --no-run
 }
 

@@ -33,7 +33,7 @@ collect_store() {
 	collect "$CONTEXTS/store/target/release" "${PROGRAMS[@]}"
 	cp "$ROOT/images/store/Dockerfile" "$CONTEXTS/store/"
 	! ldd "$CONTEXTS"/store/target/release/{coordinator,rcbox} | grep librte_ ||
-		die "coordinator and rcbox need DPDK, which they have no use for: Rust's own linker (lld) leaves such libraries out"
+		die "coordinator and rcbox link DPDK, which they have no use for: a crate that they need depends on it"
 	"$ROOT/hack/collect-dpdk.sh" "$CONTEXTS/store/dpdk" "${PROGRAMS[@]/#/$CONTEXTS/store/target/release/}"
 }
 

@@ -7,7 +7,10 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-compile() { cd "$ROOT/images/store" && cargo build --release --locked -p programs "$@"; }
+compile() {
+	cd "$ROOT/images/store"
+	cargo build --release --locked -p coordinatord -p serverd -p clusterperf -p rcbox-cli "$@"
+}
 
 "$ROOT/hack/setup.sh" store
 step "compile the store" compile "$@"

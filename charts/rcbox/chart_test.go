@@ -464,8 +464,8 @@ func TestAlerts(t *testing.T) {
 	var sources strings.Builder
 	for _, file := range []string{
 		"../../operator/internal/controller/metrics.go", "../../operator/internal/box/controller/metrics.go",
-		"../../images/store/crates/programs/src/coordinator/probe.rs",
-		"../../images/store/crates/programs/src/server/probe.rs",
+		"../../images/store/crates/coordinatord/src/probe.rs",
+		"../../images/store/crates/serverd/src/probe.rs",
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

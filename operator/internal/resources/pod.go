@@ -268,7 +268,7 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 // StoreMemoryMiB is the part of a master's memory that its logs and hash tables may take. The rest is for the process: a
 // fixed part, buffers of each shard's connections (with copies, those to backups and from other masters as well), and what
 // the allocator and the kernel need as a container's memory grows. It is as much as the server wants (wanted_buffers in
-// crates/programs/src/server/settings.rs): tests of both sides read images/store/testdata/masters-memory.txt.
+// crates/serverd/src/settings.rs): tests of both sides read images/store/testdata/masters-memory.txt.
 func StoreMemoryMiB(inputs Inputs) int64 {
 	const (
 		processMiB     = 48

@@ -44,7 +44,7 @@ class Program:
         path = PROGRAMS / name
         if not path.exists():
             pytest.exit(
-                f"{path} is not there; build it: cargo build -p programs, or name its folder in RCBOX_PROGRAMS", 2
+                f"{path} is not there; build it: hack/test-programs.sh, or name its folder in RCBOX_PROGRAMS", 2
             )
         self.process = subprocess.Popen(
             [path, *arguments, "--logFormat", "json", "--logLevel", "debug"],

@@ -1,5 +1,7 @@
-//! A coordinator and a server as real processes, for as long as an example runs. Their programs must have been built: `cargo test --workspace`
-//! does that.
+//! The programs of a store as real processes: where they are, what they do with a command line, and a coordinator and a server for as long as an
+//! example runs. Programs that are not of the crate under test must have been built: `cargo test --workspace` and hack/test-programs.sh do that.
+
+pub mod command_line;
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +23,7 @@ struct Process {
 
 impl Process {
     fn start(program: &str, arguments: &[&str], serving: &str) -> Process {
-        let path = programs().join(program);
+        let path = self::program(program);
         let mut child = Command::new(&path)
             .args(arguments)
             .args(["--logFormat", "json"])
@@ -31,7 +33,7 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
-                    "{}: {error}; build it first: cargo build -p programs",
+                    "{}: {error}; build it first: hack/test-programs.sh",
                     path.display()
                 )
             });
@@ -60,8 +62,8 @@ impl Drop for Process {
     }
 }
 
-/// Where cargo puts programs: beside the tests that it runs.
-fn programs() -> PathBuf {
+/// Where cargo puts a program: beside the tests that it runs.
+pub fn program(name: &str) -> PathBuf {
     let profile = if cfg!(debug_assertions) {
         "debug"
     } else {
@@ -71,7 +73,7 @@ fn programs() -> PathBuf {
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")),
         PathBuf::from,
     );
-    target.join(profile)
+    target.join(profile).join(name)
 }
 
 /// Runs `example` with the locator of a store of one server, which is gone afterwards.

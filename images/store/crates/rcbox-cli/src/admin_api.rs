@@ -1,0 +1,221 @@
+//! Calls of the coordinator's admin API.
+
+use std::time::Duration;
+
+use admin::admin_client::AdminClient;
+use admin::{
+    AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
+    FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
+    GetTimeTraceRequest, GetTimeTraceResponse, GiveUpMigrationRequest, GiveUpVolumesRequest,
+    ListEventsRequest, ListEventsResponse, ListTablesRequest, MigrateTabletRequest,
+    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
+    UndrainMemberRequest,
+};
+use program::locators::coordinators;
+use program::tokio_runtime;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+/// How long the admin API has to be reached, and to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Asks the first coordinator of the list whose admin API answers.
+fn call<A>(
+    locators: &str,
+    call: impl AsyncFn(&mut AdminClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
+) -> Result<A, String> {
+    let coordinators = coordinators(locators)?;
+    tokio_runtime()?.block_on(async {
+        let mut problems = Vec::new();
+        for coordinator in &coordinators {
+            let address = &coordinator.admin;
+            let answer = async {
+                let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
+                let channel = endpoint
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .timeout(TIMEOUT)
+                    .connect()
+                    .await
+                    .map_err(|error| chain(&error))?;
+                let answer = call(&mut AdminClient::new(channel)).await;
+                match answer {
+                    Ok(answer) => Ok(Ok(answer.into_inner())),
+                    Err(status) if is_refusal(&status) => Ok(Err(status.message().to_owned())),
+                    Err(status) => Err(status.message().to_owned()),
+                }
+            };
+            match answer.await {
+                Ok(answer) => return answer,
+                Err(problem) => problems.push(format!("{address}: {problem}")),
+            }
+        }
+        Err(format!(
+            "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
+             port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
+            problems.join("; ")
+        ))
+    })
+}
+
+/// Whether the coordinator has said no, and not: nothing.
+fn is_refusal(status: &tonic::Status) -> bool {
+    matches!(
+        status.code(),
+        Code::FailedPrecondition
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::Aborted
+            | Code::InvalidArgument
+            | Code::ResourceExhausted
+    )
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The store as its coordinator sees it.
+pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, String> {
+    call(coordinator, async |client| {
+        client.get_cluster_status(GetClusterStatusRequest {}).await
+    })
+}
+
+/// Gives up what a recovery misses.
+pub fn accept_loss(
+    coordinator: &str,
+    request: &AcceptLossRequest,
+) -> Result<AcceptLossResponse, String> {
+    call(coordinator, async |client| {
+        client.accept_loss(request.clone()).await
+    })
+}
+
+/// Takes a member out of the store.
+pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result<(), String> {
+    call(coordinator, async |client| {
+        client.remove_member(request.clone()).await
+    })
+    .map(|_| ())
+}
+
+/// Puts the newest format in force.
+pub fn finalize_upgrade(
+    coordinator: &str,
+    request: FinalizeUpgradeRequest,
+) -> Result<FinalizeUpgradeResponse, String> {
+    call(coordinator, async |client| {
+        client.finalize_upgrade(request).await
+    })
+}
+
+/// Changes what can be changed while the store runs.
+pub fn set_settings(coordinator: &str, request: SetSettingsRequest) -> Result<Settings, String> {
+    let set = call(coordinator, async |client| {
+        client.set_settings(request.clone()).await
+    })?;
+    Ok(set.settings.unwrap_or_default())
+}
+
+/// A member is to leave the store.
+pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, String> {
+    let request = DrainMemberRequest {
+        name: name.to_owned(),
+        expected_cluster_id: 0,
+    };
+    let begun = call(coordinator, async |client| {
+        client.drain_member(request.clone()).await
+    })?;
+    Ok(begun.draining.unwrap_or_default())
+}
+
+/// A member stays after all.
+pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), String> {
+    let request = UndrainMemberRequest {
+        name: name.to_owned(),
+        expected_cluster_id: 0,
+    };
+    call(coordinator, async |client| {
+        client.undrain_member(request.clone()).await
+    })
+    .map(|_| ())
+}
+
+/// Begins to move a tablet.
+pub fn migrate_tablet(
+    coordinator: &str,
+    request: &MigrateTabletRequest,
+) -> Result<MigrateTabletResponse, String> {
+    call(coordinator, async |client| {
+        client.migrate_tablet(request.clone()).await
+    })
+}
+
+/// Ends a migration.
+pub fn give_up_migration(
+    coordinator: &str,
+    request: &GiveUpMigrationRequest,
+) -> Result<(), String> {
+    call(coordinator, async |client| {
+        client.give_up_migration(*request).await
+    })
+    .map(|_| ())
+}
+
+/// A store that is made again does without these members' volumes.
+pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), String> {
+    let request = GiveUpVolumesRequest {
+        members,
+        expected_cluster_id: 0,
+    };
+    call(coordinator, async |client| {
+        client.give_up_volumes(request.clone()).await
+    })
+    .map(|_| ())
+}
+
+/// What has happened to the store lately.
+pub fn events(coordinator: &str) -> Result<ListEventsResponse, String> {
+    call(coordinator, async |client| {
+        client.list_events(ListEventsRequest {}).await
+    })
+}
+
+/// What servers have done last.
+pub fn time_trace(
+    coordinator: &str,
+    request: &GetTimeTraceRequest,
+) -> Result<GetTimeTraceResponse, String> {
+    call(coordinator, async |client| {
+        client.get_time_trace(request.clone()).await
+    })
+}
+
+/// All tables, page by page.
+pub fn tables(coordinator: &str) -> Result<Vec<Table>, String> {
+    let mut tables = Vec::new();
+    let mut after_table_id = 0;
+    loop {
+        let page = call(coordinator, async |client| {
+            client
+                .list_tables(ListTablesRequest {
+                    page_size: 0,
+                    after_table_id,
+                })
+                .await
+        })?;
+        tables.extend(page.tables);
+        if page.next_after_table_id <= after_table_id {
+            return Ok(tables);
+        }
+        after_table_id = page.next_after_table_id;
+    }
+}
