@@ -6,6 +6,7 @@ use client::{Cluster, Error, RejectRules, TableId};
 
 use super::breakdown::{self, Parts};
 use super::data::{KEY_BYTES, Random, fill, key, progress};
+use super::error::PerfError;
 use super::report::{Entry, size_name};
 use super::samples::{Collector, Samples};
 
@@ -33,9 +34,8 @@ struct Measured {
 }
 
 /// Runs the test. Gives results by growing size.
-pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Entry>, String> {
-    let fail = |error: Error| error.to_string();
-    let table = cluster.create_table(&plan.table, 1).map_err(fail)?;
+pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Entry>, PerfError> {
+    let table = cluster.create_table(&plan.table, 1)?;
     let mut random = Random::new(1);
     let mut results = Vec::new();
     // The largest first: every size then overwrites what the one before has left.
@@ -49,12 +49,11 @@ pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Entry>, String> {
         let wanted = (plan.fill_bytes / (size as u64 + KEY_BYTES as u64 + OVERHEAD_BYTES)).max(1);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         progress(&format!("{size} B: filling with {wanted} objects"));
-        let objects = fill(cluster, table, wanted, size).map_err(fail)?;
+        let objects = fill(cluster, table, wanted, size)?;
         progress(&format!("{size} B: reading"));
-        let reads = read_random(cluster, table, objects, plan, &mut random).map_err(fail)?;
+        let reads = read_random(cluster, table, objects, plan, &mut random)?;
         progress(&format!("{size} B: writing"));
-        let writes =
-            write_random(cluster, table, objects, size, plan, &mut random).map_err(fail)?;
+        let writes = write_random(cluster, table, objects, size, plan, &mut random)?;
         results.push(Measured {
             size,
             objects,
@@ -90,11 +89,11 @@ fn entries(results: &[Measured]) -> Vec<Entry> {
     entries
 }
 
-fn log_to_servers(cluster: &mut Cluster, text: &str) -> Result<(), String> {
+fn log_to_servers(cluster: &mut Cluster, text: &str) -> Result<(), PerfError> {
     const NOTICE: u32 = 3;
     cluster
         .log_message_all(NOTICE, text)
-        .map_err(|error| format!("log message to all servers: {error}"))
+        .map_err(PerfError::LogMessage)
 }
 
 fn read_random(

@@ -7,6 +7,7 @@ use client::{Cluster, Options as ClientOptions};
 use ports::{Ports, Serves, places};
 
 use super::Options;
+use super::error::PerfError;
 
 /// The ports of this process, with a lane for each of its clients.
 pub struct Lanes {
@@ -16,24 +17,23 @@ pub struct Lanes {
 
 impl Lanes {
     /// For the clients with these numbers.
-    pub fn open(options: &Options, clients: Range<u32>) -> Result<Lanes, String> {
-        let count = u16::try_from(clients.len())
-            .map_err(|_| "too many clients for one process".to_owned())?;
+    pub fn open(options: &Options, clients: Range<u32>) -> Result<Lanes, PerfError> {
+        let count = u16::try_from(clients.len()).map_err(|_| PerfError::TooManyClients)?;
         Ok(Lanes {
             ports: Ports::open(places(&options.local)?, &options.eal, count)?,
             first: clients.start,
         })
     }
 
-    pub fn connect(&self, options: &Options, index: u32) -> Result<Cluster, String> {
+    pub fn connect(&self, options: &Options, index: u32) -> Result<Cluster, PerfError> {
         if self.ports.is_empty() {
             return connect(options);
         }
         let lane = u16::try_from(index - self.first).unwrap_or(u16::MAX);
         let lanes = self.ports.lanes(lane, Serves::Clients)?.into_iter();
         let ports = lanes.flat_map(|lane| lane.ports).collect();
-        Cluster::with_ports(&options.coordinator, of_client(options), ports)
-            .map_err(|error| error.to_string())
+        let cluster = Cluster::with_ports(&options.coordinator, of_client(options), ports)?;
+        Ok(cluster)
     }
 }
 
@@ -46,7 +46,7 @@ fn of_client(options: &Options) -> ClientOptions {
 }
 
 /// A client without ports of its own.
-pub fn connect(options: &Options) -> Result<Cluster, String> {
-    Cluster::with_options(&options.coordinator, of_client(options))
-        .map_err(|error| error.to_string())
+pub fn connect(options: &Options) -> Result<Cluster, PerfError> {
+    let cluster = Cluster::with_options(&options.coordinator, of_client(options))?;
+    Ok(cluster)
 }

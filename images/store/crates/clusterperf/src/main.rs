@@ -5,6 +5,7 @@ mod breakdown;
 mod clients;
 mod compare;
 mod data;
+mod error;
 mod latency;
 mod meeting;
 mod ping;
@@ -32,6 +33,7 @@ use self::data::{WORKLOADS, Workload};
 use self::report::Results;
 use self::together::Load;
 use clients::Lanes;
+use error::{PerfError, UsageError};
 
 /// Measures a store: RAMCloud's ClusterPerf, with the names that its results have there.
 ///
@@ -287,27 +289,25 @@ fn main() -> ExitCode {
         return program::report(ping::run(&options));
     }
     let options = Options::parse();
-    if let Err(text) = check(&options) {
-        eprintln!("error: {text}");
+    if let Err(error) = check(&options) {
+        eprintln!("error: {error}");
         return ExitCode::from(program::EXIT_USAGE);
     }
     program::report(run(&options))
 }
 
 /// Checks what the command line parser cannot; a wrong use, not a failure.
-fn check(options: &Options) -> Result<(), String> {
+fn check(options: &Options) -> Result<(), UsageError> {
     for test in &options.tests {
         let Some(clients) = clients_of(test) else {
             let names: Vec<&str> = TESTS.iter().map(|(name, _)| *name).collect();
-            return Err(format!(
-                "there is no test {test:?} in this version; there are: {}",
-                names.join(", ")
-            ));
+            return Err(UsageError::NoTest {
+                test: test.clone(),
+                there_are: names.join(", "),
+            });
         };
         if clients == Clients::Several && options.num_clients == 1 {
-            return Err(format!(
-                "{test} needs others to measure beside: --numClients 2 or more"
-            ));
+            return Err(UsageError::NeedsOthers(test.clone()));
         }
     }
     check_breakdown(options)?;
@@ -318,46 +318,37 @@ fn check(options: &Options) -> Result<(), String> {
             .iter()
             .all(|test| clients_of(test) == Some(Clients::One))
     {
-        return Err(format!(
-            "{} is for one client: leave --numClients out",
-            options.tests.join(" ")
-        ));
+        return Err(UsageError::ForOneClient(options.tests.join(" ")));
     }
     if options.drop_tables && options.table_prefix.is_empty() {
-        return Err(
-            "--dropTables needs --tablePrefix: other tables may be somebody else's".to_owned(),
-        );
+        return Err(UsageError::DropsAll);
     }
     if !(1..=MAX_CLIENTS).contains(&options.num_clients) {
-        return Err(format!("--numClients: from 1 to {MAX_CLIENTS}"));
+        return Err(UsageError::NumClients(MAX_CLIENTS));
     }
     if options
         .client_index
         .is_some_and(|index| index >= options.num_clients)
     {
-        return Err(format!(
-            "--clientIndex: from 0 to {}, for there are --numClients {}",
-            options.num_clients - 1,
-            options.num_clients
-        ));
+        return Err(UsageError::ClientIndex {
+            last: options.num_clients - 1,
+            count: options.num_clients,
+        });
     }
     if options
         .seconds
         .is_some_and(|seconds| !(seconds > 0.0 && seconds <= 3600.0))
     {
-        return Err("--seconds: a number above 0, at most 3600".to_owned());
+        return Err(UsageError::Seconds);
     }
     if options
         .size
         .is_some_and(|size| !(1..=wire::rpc::MAX_VALUE_BYTES).contains(&size))
     {
-        return Err(format!(
-            "--size: from 1 to {} bytes",
-            wire::rpc::MAX_VALUE_BYTES
-        ));
+        return Err(UsageError::Size(wire::rpc::MAX_VALUE_BYTES));
     }
     if options.fill_mb == 0 {
-        return Err("--fillMB: at least 1".to_owned());
+        return Err(UsageError::Zero("--fillMB"));
     }
     for (name, value) in [
         ("--count", options.count.unwrap_or(1)),
@@ -366,12 +357,12 @@ fn check(options: &Options) -> Result<(), String> {
         ("--batch", options.batch.unwrap_or(1) as u64),
     ] {
         if value == 0 {
-            return Err(format!("{name}: at least 1"));
+            return Err(UsageError::Zero(name));
         }
     }
     if options.workload().is_none() {
         let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-        return Err(format!("--workload: one of {}", names.join(", ")));
+        return Err(UsageError::Workload(names.join(", ")));
     }
     options.plot.as_deref().map_or(Ok(()), plot::check)
 }
@@ -379,14 +370,14 @@ fn check(options: &Options) -> Result<(), String> {
 /// Tests whose operations all go to one server, one after the other.
 const BROKEN_DOWN: [&str; 4] = ["basic", "readDist", "readDistRandom", "writeDistRandom"];
 
-fn check_breakdown(options: &Options) -> Result<(), String> {
+fn check_breakdown(options: &Options) -> Result<(), UsageError> {
     let mut tests = options.tests.iter();
     let other = tests.find(|test| !BROKEN_DOWN.contains(&test.as_str()));
     match other.filter(|_| options.breakdown.is_some()) {
-        Some(test) => Err(format!(
-            "--breakdown is for {}; run {test} without it",
-            BROKEN_DOWN.join(", ")
-        )),
+        Some(test) => Err(UsageError::NotBrokenDown {
+            of: BROKEN_DOWN.join(", "),
+            test: test.clone(),
+        }),
         None => Ok(()),
     }
 }
@@ -397,11 +388,11 @@ struct Board {
     /// Of the tests that have ended, in order.
     results: Mutex<Vec<Results>>,
     /// How the run ended.
-    end: Mutex<Option<Result<(), String>>>,
+    end: Mutex<Option<Result<(), PerfError>>>,
 }
 
 /// Runs the tests; the results go to standard output.
-fn run(options: &Options) -> Result<(), String> {
+fn run(options: &Options) -> Result<(), PerfError> {
     if options.drop_tables {
         return drop_tables(options);
     }
@@ -415,7 +406,7 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 /// Client 0's part, with that of all others if they are in this process.
-fn measure(options: &Options, board: &Board) -> Result<(), String> {
+fn measure(options: &Options, board: &Board) -> Result<(), PerfError> {
     let others = match options.client_index {
         Some(_) => 0..0,
         None => 1..options.num_clients,
@@ -430,9 +421,7 @@ fn measure(options: &Options, board: &Board) -> Result<(), String> {
     let mut result = lead(options, &lanes, board);
     if result.is_ok() {
         for thread in threads {
-            let ended = thread
-                .join()
-                .unwrap_or_else(|_| Err("a client ended unexpectedly".to_owned()));
+            let ended = thread.join().unwrap_or(Err(PerfError::ClientPanicked));
             result = result.and(ended);
         }
     }
@@ -442,7 +431,7 @@ fn measure(options: &Options, board: &Board) -> Result<(), String> {
     result.and_then(|()| show(options, &guarded(&board.results)))
 }
 
-fn show(options: &Options, results: &[Results]) -> Result<(), String> {
+fn show(options: &Options, results: &[Results]) -> Result<(), PerfError> {
     if options.json {
         println!("{}", report::json(results)?);
     } else {
@@ -458,12 +447,12 @@ fn show(options: &Options, results: &[Results]) -> Result<(), String> {
     Ok(())
 }
 
-fn drop_tables(options: &Options) -> Result<(), String> {
+fn drop_tables(options: &Options) -> Result<(), PerfError> {
     let mut cluster = clients::connect(options)?;
     for table in options.tables() {
         cluster
             .drop_table(&table)
-            .map_err(|error| format!("drop table {table}: {error}"))?;
+            .map_err(|error| PerfError::DropTable { table, error })?;
     }
     Ok(())
 }
@@ -474,25 +463,28 @@ fn guarded<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The other clients, test by test.
-fn follow(options: &Options, lanes: &Lanes, index: u32) -> Result<(), String> {
+fn follow(options: &Options, lanes: &Lanes, index: u32) -> Result<(), PerfError> {
     let mut cluster = lanes.connect(options, index)?;
     let together = |test: &&String| clients_of(test) != Some(Clients::One);
     for test in options.tests.iter().filter(together) {
         together::follow(&mut cluster, options, index, options.load(test))
-            .map_err(|error| format!("client {index}: {error}"))?;
+            .map_err(|error| PerfError::OtherClient { index, error })?;
     }
     Ok(())
 }
 
 /// Client 0: runs the tests, and tells the others what to do.
-fn lead(options: &Options, lanes: &Lanes, board: &Board) -> Result<(), String> {
+fn lead(options: &Options, lanes: &Lanes, board: &Board) -> Result<(), PerfError> {
     let mut cluster = lanes.connect(options, 0)?;
     for test in &options.tests {
         data::begin(test);
         let mut results = if test == "basic" {
             basic(&mut cluster, options)?
         } else {
-            one_test(&mut cluster, options, test).map_err(|error| format!("{test}: {error}"))?
+            one_test(&mut cluster, options, test).map_err(|error| PerfError::Test {
+                test: test.clone(),
+                error,
+            })?
         };
         test.clone_into(&mut results.test);
         guarded(&board.results).push(results);
@@ -500,7 +492,7 @@ fn lead(options: &Options, lanes: &Lanes, board: &Board) -> Result<(), String> {
     finish(&mut cluster)
 }
 
-fn basic(cluster: &mut Cluster, options: &Options) -> Result<Results, String> {
+fn basic(cluster: &mut Cluster, options: &Options) -> Result<Results, PerfError> {
     let plan = basic::Plan {
         table: options.table("test"),
         sizes: options
@@ -557,14 +549,14 @@ fn one_test(cluster: &mut Cluster, options: &Options, test: &str) -> Result<Resu
 }
 
 /// What RAMCloud's program ends with: the servers write their traces to their logs. An error makes it fail, too.
-fn finish(cluster: &mut Cluster) -> Result<(), String> {
+fn finish(cluster: &mut Cluster) -> Result<(), PerfError> {
     for operation in [
         wire::rpc::control_op::LOG_TIME_TRACE,
         wire::rpc::control_op::LOG_CACHE_TRACE,
     ] {
         cluster
             .control_all(operation, &[])
-            .map_err(|error| format!("control operation {operation} for all servers: {error}"))?;
+            .map_err(|error| PerfError::Control { operation, error })?;
     }
     Ok(())
 }

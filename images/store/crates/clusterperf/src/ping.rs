@@ -1,6 +1,6 @@
 //! `clusterperf ping`: a datagram there and back, with nothing done to it. What the store takes beside that is the store's.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use program::locators::host_port;
-use program::tokio_runtime;
-use program::version;
+use program::{NoRuntime, tokio_runtime, version};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -77,35 +76,76 @@ const POLLS_PER_LOOK: u32 = 4096;
 trait Link {
     fn name(&self) -> String;
     /// How many datagrams have come.
-    fn poll(&mut self) -> Result<usize, String>;
+    fn poll(&mut self) -> Result<usize, PingError>;
     /// One of them.
     fn payload(&self, index: usize) -> &[u8];
     /// Sends one of them back.
-    fn echo(&mut self, index: usize) -> Result<(), String>;
-    fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), String>;
+    fn echo(&mut self, index: usize) -> Result<(), PingError>;
+    fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), PingError>;
     /// Whatever waits goes out.
     fn flush(&mut self) {}
 }
 
+/// Why there is no round trip.
+#[derive(Debug, thiserror::Error)]
+pub enum PingError {
+    #[error(transparent)]
+    NoRuntime(#[from] NoRuntime),
+    #[error("cannot watch for signals: {0}")]
+    Signals(#[source] io::Error),
+    #[error("cannot start a thread: {0}")]
+    Spawn(#[source] io::Error),
+    #[error(
+        "{to} does not answer over {over}: is there a \"clusterperf ping --serve\" with that --local, and a link between the two?"
+    )]
+    NoAnswer { to: SocketAddrV4, over: String },
+    #[error("{lost} datagrams were lost over {over}")]
+    Lost { lost: u64, over: String },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("a socket at {local}: {error}")]
+    Socket {
+        local: SocketAddrV4,
+        error: io::Error,
+    },
+    #[error("cannot send to {to}: {error}")]
+    Send { to: SocketAddrV4, error: io::Error },
+    #[error("cannot receive: {0}")]
+    Receive(#[source] io::Error),
+    #[cfg(not(feature = "dpdk"))]
+    #[error("this build has no DPDK: add --socket, or build with the feature dpdk")]
+    WithoutDpdk,
+    #[cfg(feature = "dpdk")]
+    #[error("--local is needed")]
+    NoLocal,
+    #[cfg(feature = "dpdk")]
+    #[error("--size {size} does not fit --mtu {mtu}")]
+    Size { size: u16, mtu: u16 },
+    /// As DPDK says it.
+    #[cfg(feature = "dpdk")]
+    #[error("{0}")]
+    Dpdk(String),
+}
+
 /// Runs one side.
-pub fn run(options: &Options) -> Result<(), String> {
+pub fn run(options: &Options) -> Result<(), PingError> {
     if options.socket {
         return run_over(options, Socket::bind(options)?);
     }
     #[cfg(feature = "dpdk")]
     return run_over(options, over_dpdk::Port::open(options)?);
     #[cfg(not(feature = "dpdk"))]
-    Err("this build has no DPDK: add --socket, or build with the feature dpdk".to_owned())
+    Err(PingError::WithoutDpdk)
 }
 
-fn run_over(options: &Options, mut link: impl Link) -> Result<(), String> {
+fn run_over(options: &Options, mut link: impl Link) -> Result<(), PingError> {
     match options.to {
         Some(to) => measure(options, &mut link, to),
         None => serve(&mut link),
     }
 }
 
-fn serve(link: &mut impl Link) -> Result<(), String> {
+fn serve(link: &mut impl Link) -> Result<(), PingError> {
     let stop = on_signal()?;
     eprintln!("# serving over {}", link.name());
     while !stop.load(Ordering::Relaxed) {
@@ -123,14 +163,13 @@ fn serve(link: &mut impl Link) -> Result<(), String> {
 }
 
 /// Becomes true with SIGTERM or SIGINT.
-fn on_signal() -> Result<Arc<AtomicBool>, String> {
+fn on_signal() -> Result<Arc<AtomicBool>, PingError> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let runtime = tokio_runtime()?;
     let (mut terminate, mut interrupt) = {
         let _entered = runtime.enter();
-        let watch =
-            |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
+        let watch = |kind| signal(kind).map_err(PingError::Signals);
         (
             watch(SignalKind::terminate())?,
             watch(SignalKind::interrupt())?,
@@ -148,7 +187,7 @@ fn on_signal() -> Result<Arc<AtomicBool>, String> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(wait)
-        .map_err(|error| format!("cannot start a thread: {error}"))?;
+        .map_err(PingError::Spawn)?;
     Ok(stop)
 }
 
@@ -158,7 +197,7 @@ fn round_trip(
     to: SocketAddrV4,
     payload: &mut [u8],
     number: u64,
-) -> Result<Option<Instant>, String> {
+) -> Result<Option<Instant>, PingError> {
     payload[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
     let start = Instant::now();
     link.send(to, payload)?;
@@ -178,7 +217,7 @@ fn round_trip(
     }
 }
 
-fn measure(options: &Options, link: &mut impl Link, to: SocketAddrV4) -> Result<(), String> {
+fn measure(options: &Options, link: &mut impl Link, to: SocketAddrV4) -> Result<(), PingError> {
     let mut payload: Vec<u8> = (0..options.size).map(|at| at as u8).collect();
     let deadline = Instant::now() + Duration::from_secs(options.patience);
     let mut number = 0;
@@ -188,10 +227,8 @@ fn measure(options: &Options, link: &mut impl Link, to: SocketAddrV4) -> Result<
     };
     while round_trip(link, to, &mut payload, next())?.is_none() {
         if Instant::now() > deadline {
-            return Err(format!(
-                "{to} does not answer over {}: is there a \"clusterperf ping --serve\" with that --local, and a link between the two?",
-                link.name()
-            ));
+            let over = link.name();
+            return Err(PingError::NoAnswer { to, over });
         }
     }
     for _ in 0..options.warmup {
@@ -203,7 +240,8 @@ fn measure(options: &Options, link: &mut impl Link, to: SocketAddrV4) -> Result<
         let Some(start) = round_trip(link, to, &mut payload, next())? else {
             lost += 1;
             if lost > options.count.max(100) {
-                return Err(format!("{lost} datagrams were lost over {}", link.name()));
+                let over = link.name();
+                return Err(PingError::Lost { lost, over });
             }
             continue;
         };
@@ -226,7 +264,7 @@ struct Report<'a> {
     summary: Summary,
 }
 
-fn show(options: &Options, over: &str, lost: u64, summary: Summary) -> Result<(), String> {
+fn show(options: &Options, over: &str, lost: u64, summary: Summary) -> Result<(), PingError> {
     let report = Report {
         test: "ping",
         over,
@@ -235,7 +273,7 @@ fn show(options: &Options, over: &str, lost: u64, summary: Summary) -> Result<()
         summary,
     };
     if options.json {
-        let text = serde_json::to_string(&report).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string(&report)?;
         println!("{text}");
         return Ok(());
     }
@@ -269,13 +307,13 @@ struct Socket {
 }
 
 impl Socket {
-    fn bind(options: &Options) -> Result<Socket, String> {
+    fn bind(options: &Options) -> Result<Socket, PingError> {
         let local = options
             .local
             .unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0));
-        let text = |error: std::io::Error| format!("a socket at {local}: {error}");
-        let socket = UdpSocket::bind(local).map_err(text)?;
-        socket.set_nonblocking(true).map_err(text)?;
+        let failed = |error| PingError::Socket { local, error };
+        let socket = UdpSocket::bind(local).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
         Ok(Socket {
             socket,
             buffer: vec![0; 1 << 16],
@@ -284,7 +322,7 @@ impl Socket {
         })
     }
 
-    fn send_to(&self, to: SocketAddrV4, payload: &[u8]) -> Result<(), String> {
+    fn send_to(&self, to: SocketAddrV4, payload: &[u8]) -> Result<(), PingError> {
         match self.socket.send_to(payload, to) {
             Ok(_) => Ok(()),
             // A full buffer, or nobody there (yet): lost, as datagrams are.
@@ -296,7 +334,7 @@ impl Socket {
             {
                 Ok(())
             }
-            Err(error) => Err(format!("cannot send to {to}: {error}")),
+            Err(error) => Err(PingError::Send { to, error }),
         }
     }
 }
@@ -306,7 +344,7 @@ impl Link for Socket {
         "a kernel socket".to_owned()
     }
 
-    fn poll(&mut self) -> Result<usize, String> {
+    fn poll(&mut self) -> Result<usize, PingError> {
         match self.socket.recv_from(&mut self.buffer) {
             Ok((bytes, std::net::SocketAddr::V4(from))) => {
                 (self.bytes, self.from) = (bytes, Some(from));
@@ -321,7 +359,7 @@ impl Link for Socket {
             {
                 Ok(0)
             }
-            Err(error) => Err(format!("cannot receive: {error}")),
+            Err(error) => Err(PingError::Receive(error)),
         }
     }
 
@@ -329,13 +367,13 @@ impl Link for Socket {
         &self.buffer[..self.bytes]
     }
 
-    fn echo(&mut self, _: usize) -> Result<(), String> {
+    fn echo(&mut self, _: usize) -> Result<(), PingError> {
         self.from.map_or(Ok(()), |from| {
             self.send_to(from, &self.buffer[..self.bytes])
         })
     }
 
-    fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), String> {
+    fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), PingError> {
         self.send_to(to, payload)
     }
 }
@@ -347,7 +385,7 @@ mod over_dpdk {
     use dpdk::{Device, DeviceOptions, Eal, EalOptions, Receiver, Sender};
     use transport::datagram::{Receive, Transmit};
 
-    use super::Link;
+    use super::{Link, PingError};
 
     #[derive(clap::Args, Clone, Debug)]
     pub struct PortOptions {
@@ -372,21 +410,21 @@ mod over_dpdk {
     }
 
     impl Port {
-        pub fn open(options: &super::Options) -> Result<Port, String> {
-            let local = options.local.ok_or("--local is needed")?;
-            let eal = Eal::init(&options.dpdk.eal)?;
+        pub fn open(options: &super::Options) -> Result<Port, PingError> {
+            let local = options.local.ok_or(PingError::NoLocal)?;
+            let eal = Eal::init(&options.dpdk.eal).map_err(PingError::Dpdk)?;
             let wanted = DeviceOptions {
                 mtu: options.dpdk.mtu,
                 ..DeviceOptions::new(&options.dpdk.device, *local.ip())
             };
-            let device = Device::open(&eal, &wanted)?;
-            let (receiver, mut sender) = device.queue(0, local.port())?;
+            let device = Device::open(&eal, &wanted).map_err(PingError::Dpdk)?;
+            let queue = device.queue(0, local.port());
+            let (receiver, mut sender) = queue.map_err(PingError::Dpdk)?;
             if usize::from(options.size) > sender.max_payload_bytes() {
-                return Err(format!(
-                    "--size {} does not fit --mtu {}",
-                    options.size,
-                    device.mtu()
-                ));
+                return Err(PingError::Size {
+                    size: options.size,
+                    mtu: device.mtu(),
+                });
             }
             if let (Some(to), Some(mac)) = (options.to, options.dpdk.mac) {
                 sender.learn(*to.ip(), mac);
@@ -412,7 +450,7 @@ mod over_dpdk {
             self.name.clone()
         }
 
-        fn poll(&mut self) -> Result<usize, String> {
+        fn poll(&mut self) -> Result<usize, PingError> {
             Ok(self.receiver.poll(&mut self.sender))
         }
 
@@ -420,13 +458,13 @@ mod over_dpdk {
             self.receiver.datagram(index).payload
         }
 
-        fn echo(&mut self, index: usize) -> Result<(), String> {
+        fn echo(&mut self, index: usize) -> Result<(), PingError> {
             let datagram = self.receiver.datagram(index);
             self.sender.send(datagram.from, &[datagram.payload]);
             Ok(())
         }
 
-        fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), String> {
+        fn send(&mut self, to: SocketAddrV4, payload: &[u8]) -> Result<(), PingError> {
             self.sender.send(to, &[payload]);
             Ok(())
         }

@@ -1,12 +1,14 @@
 //! Plots of results, as SVG or PNG by the ending of the file's name: distributions where there are any, else latencies.
 
-use std::path::Path;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use super::breakdown::Breakdown;
+use super::error::UsageError;
 use super::report::{Results, time};
 
 const SIZE: (u32, u32) = (1000, 600);
@@ -18,21 +20,42 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-pub fn check(file: &Path) -> Result<(), String> {
-    match file.extension().and_then(|ending| ending.to_str()) {
-        Some("svg" | "png") => Ok(()),
-        _ => Err("--plot: a file whose name ends with .svg or .png".to_owned()),
+/// There is no plot.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotError {
+    #[error("the built-in font cannot be used")]
+    Font,
+    /// As the library says it: its type depends on what is drawn on.
+    #[error("{0}")]
+    Drawing(String),
+    #[error("cannot plot to {}: {error}", file.display())]
+    File {
+        file: PathBuf,
+        error: Box<PlotError>,
+    },
+}
+
+impl PlotError {
+    fn drawing<E: Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> PlotError {
+        PlotError::Drawing(error.to_string())
     }
 }
 
-fn register() -> Result<(), String> {
+pub fn check(file: &Path) -> Result<(), UsageError> {
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("svg" | "png") => Ok(()),
+        _ => Err(UsageError::PlotName),
+    }
+}
+
+fn register() -> Result<(), PlotError> {
     // Text is drawn here for PNG only; SVG leaves it to whoever shows it. A bare machine has no fonts.
     register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
-        .map_err(|_| "the built-in font cannot be used".to_owned())
+        .map_err(|_| PlotError::Font)
 }
 
 /// The plot as SVG.
-pub fn svg(tests: &[Results]) -> Result<String, String> {
+pub fn svg(tests: &[Results]) -> Result<String, PlotError> {
     register()?;
     let mut text = String::new();
     draw(
@@ -42,19 +65,24 @@ pub fn svg(tests: &[Results]) -> Result<String, String> {
     Ok(text)
 }
 
-pub fn plot(tests: &[Results], file: &Path) -> Result<(), String> {
+pub fn plot(tests: &[Results], file: &Path) -> Result<(), PlotError> {
     register()?;
     let drawn = if file.extension().is_some_and(|ending| ending == "png") {
         draw(tests, BitMapBackend::new(file, SIZE).into_drawing_area())
     } else {
         draw(tests, SVGBackend::new(file, SIZE).into_drawing_area())
     };
-    drawn.map_err(|error| format!("cannot plot to {}: {error}", file.display()))
+    drawn.map_err(|error| PlotError::File {
+        file: file.to_owned(),
+        error: Box::new(error),
+    })
 }
 
-fn draw<B: DrawingBackend>(tests: &[Results], area: DrawingArea<B, Shift>) -> Result<(), String> {
-    let text = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
-    area.fill(&WHITE).map_err(text)?;
+fn draw<B: DrawingBackend>(
+    tests: &[Results],
+    area: DrawingArea<B, Shift>,
+) -> Result<(), PlotError> {
+    area.fill(&WHITE).map_err(PlotError::drawing)?;
     let broken_down = broken_down(tests);
     if !broken_down.is_empty() {
         bars(&area, &broken_down)?;
@@ -100,7 +128,7 @@ fn draw<B: DrawingBackend>(tests: &[Results], area: DrawingArea<B, Shift>) -> Re
             None,
         )?;
     }
-    area.present().map_err(text)
+    area.present().map_err(PlotError::drawing)
 }
 
 /// Entries whose time was broken down.
@@ -134,7 +162,7 @@ fn names_of(all: &[(&str, &Breakdown)]) -> Vec<&'static str> {
 fn bars<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     all: &[(&str, &Breakdown)],
-) -> Result<(), String> {
+) -> Result<(), PlotError> {
     let medians = |breakdown: &Breakdown| -> Vec<(&'static str, f64)> {
         let segments = breakdown.segments.iter();
         segments
@@ -150,19 +178,18 @@ fn bars<B: DrawingBackend>(
         true => "share of the medians, %",
         false => "median of each segment, us",
     };
-    let failed = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
     let mut chart = ChartBuilder::on(area)
         .caption("Latency breakdown", (FONT, 22))
         .margin(12)
         .y_label_area_size(66)
         // The legend has its place beside the bars.
         .build_cartesian_2d(0.0..all.len() as f64 * 1.35, 0.0..top * 1.15)
-        .map_err(failed)?;
+        .map_err(PlotError::drawing)?;
     let mut mesh = chart.configure_mesh();
     mesh.disable_x_mesh().x_labels(0).y_desc(label);
     mesh.light_line_style(TRANSPARENT);
     mesh.label_style((FONT, 14)).axis_desc_style((FONT, 15));
-    mesh.draw().map_err(failed)?;
+    mesh.draw().map_err(PlotError::drawing)?;
     for (number, name) in names_of(all).iter().enumerate() {
         let color = Palette99::pick(number).to_rgba();
         let rectangles = all.iter().enumerate().filter_map(|(at, (_, breakdown))| {
@@ -182,7 +209,7 @@ fn bars<B: DrawingBackend>(
         });
         chart
             .draw_series(rectangles)
-            .map_err(failed)?
+            .map_err(PlotError::drawing)?
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
     }
@@ -197,7 +224,7 @@ fn bars<B: DrawingBackend>(
             let place = (at as f64 + 0.15, height + top * above);
             Text::new(line, place, (FONT, size))
         });
-        chart.draw_series(lines).map_err(failed)?;
+        chart.draw_series(lines).map_err(PlotError::drawing)?;
     }
     let mut labels = chart.configure_series_labels();
     labels
@@ -206,7 +233,7 @@ fn bars<B: DrawingBackend>(
     labels
         .border_style(BLACK.mix(0.3))
         .position(SeriesLabelPosition::MiddleRight);
-    labels.draw().map_err(failed)
+    labels.draw().map_err(PlotError::drawing)
 }
 
 /// Medians by object size, one line for each kind of operation.
@@ -235,7 +262,7 @@ fn lines<B: DrawingBackend>(
     (x_label, y_label): (&str, &str),
     all: &[Series],
     top: Option<f64>,
-) -> Result<(), String> {
+) -> Result<(), PlotError> {
     let points = || all.iter().flat_map(|series| &series.points);
     let range = |values: &mut dyn Iterator<Item = f64>| {
         let (low, high) = values.fold((f64::MAX, 0.0_f64), |(low, high), value| {
@@ -257,13 +284,13 @@ fn lines<B: DrawingBackend>(
         ($y:expr) => {{
             let mut chart = builder
                 .build_cartesian_2d((x.0..x.1).log_scale(), $y)
-                .map_err(|error| error.to_string())?;
+                .map_err(PlotError::drawing)?;
             let mut mesh = chart.configure_mesh();
             mesh.x_desc(x_label)
                 .y_desc(y_label)
                 .label_style((FONT, 14))
                 .axis_desc_style((FONT, 15));
-            mesh.draw().map_err(|error| error.to_string())?;
+            mesh.draw().map_err(PlotError::drawing)?;
             for (number, series) in all.iter().enumerate() {
                 let color = Palette99::pick(number).to_rgba();
                 let style = color.stroke_width(2);
@@ -271,7 +298,7 @@ fn lines<B: DrawingBackend>(
                     .draw_series(
                         LineSeries::new(series.points.iter().copied(), style).point_size(3),
                     )
-                    .map_err(|error| error.to_string())?
+                    .map_err(PlotError::drawing)?
                     .label(series.name.clone())
                     .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
             }
@@ -281,7 +308,7 @@ fn lines<B: DrawingBackend>(
                 .background_style(WHITE.mix(0.8))
                 .border_style(BLACK.mix(0.3));
             labels.position(SeriesLabelPosition::LowerRight);
-            labels.draw().map_err(|error| error.to_string())?;
+            labels.draw().map_err(PlotError::drawing)?;
         }};
     }
     match top {

@@ -67,12 +67,12 @@ struct Document<'a> {
 }
 
 /// One JSON object.
-pub fn json(tests: &[Results]) -> Result<String, String> {
+pub fn json(tests: &[Results]) -> serde_json::Result<String> {
     let document = Document {
         key_bytes: KEY_BYTES,
         tests,
     };
-    serde_json::to_string_pretty(&document).map_err(|error| error.to_string())
+    serde_json::to_string_pretty(&document)
 }
 
 /// RAMCloud's lines for each result, then a table of all.

@@ -9,11 +9,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use daemon::guarded::Guarded;
-use daemon::http;
+use daemon::http::{self, HttpError};
 use daemon::runtime::{Stop, run_until_signal};
 use program::{tokio_runtime, version};
 use serde::Serialize;
 
+use super::error::PerfError;
 use super::report::{self, Results, Row};
 use super::{Board, Options, data, drop_tables, guarded, measure, plot};
 
@@ -83,12 +84,12 @@ struct Watched {
 }
 
 impl Watched {
-    fn report(&self) -> Result<String, String> {
+    fn report(&self) -> serde_json::Result<String> {
         // First the end, so that a run that has ended is never shown without its last results.
         let (state, error) = match &*guarded(&self.board.end) {
             None => (State::Running, String::new()),
             Some(Ok(())) => (State::Complete, String::new()),
-            Some(Err(error)) => (State::Failed, error.clone()),
+            Some(Err(error)) => (State::Failed, error.to_string()),
         };
         let results = guarded(&self.board.results);
         let mut rows = report::rows(&results);
@@ -105,21 +106,21 @@ impl Watched {
             rows,
             rows_omitted,
         };
-        serde_json::to_string(&report).map_err(|error| error.to_string())
+        serde_json::to_string(&report)
     }
 }
 
 /// Measures in a thread and serves HTTP beside it, until SIGTERM or SIGINT.
-pub fn run(options: &Options, address: SocketAddrV4) -> Result<(), String> {
+pub fn run(options: &Options, address: SocketAddrV4) -> Result<(), PerfError> {
     let watched = Arc::new(Watched {
         options: options.clone(),
         board: Board::default(),
         environment: Environment::read(),
     });
     let runner = Arc::clone(&watched);
-    let result = tokio_runtime()?.block_on(async {
+    let served = tokio_runtime()?.block_on(async {
         let listener = http::bind(address).await?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        let address = listener.local_addr().map_err(PerfError::NoHttpAddress)?;
         eprintln!("# serving http://{address}");
         std::thread::Builder::new()
             .name("measure".to_owned())
@@ -130,16 +131,17 @@ pub fn run(options: &Options, address: SocketAddrV4) -> Result<(), String> {
                 }
                 *guarded(&runner.board.end) = Some(result);
             })
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+            .map_err(PerfError::Spawn)?;
         let served = Arc::clone(&watched);
-        run_until_signal(Vec::new(), |stop| serve(listener, served, stop)).await
+        run_until_signal(Vec::new(), |stop| serve(listener, served, stop)).await?;
+        Ok(())
     });
-    let end = guarded(&watched.board.end).clone();
+    let end = guarded(&watched.board.end).take();
     match end {
-        Some(end) => result.and(end),
+        Some(end) => served.and(end),
         // Told to end before its time: the tables would be nobody's.
-        None if !options.table_prefix.is_empty() => result.and(drop_tables(options)),
-        None => result,
+        None if !options.table_prefix.is_empty() => served.and(drop_tables(options)),
+        None => served,
     }
 }
 
@@ -147,8 +149,8 @@ async fn serve(
     listener: tokio::net::TcpListener,
     watched: Arc<Watched>,
     stop: Stop,
-) -> Result<(), String> {
-    let document = |kind: &'static str, make: fn(&[Results]) -> Result<String, String>| {
+) -> Result<(), HttpError> {
+    let document = |kind: &'static str, make: fn(&[Results]) -> Result<String, PerfError>| {
         let watched = Arc::clone(&watched);
         get(async move || answer(kind, make(&guarded(&watched.board.results))))
     };
@@ -158,21 +160,30 @@ async fn serve(
             "/report",
             get(async move || answer("application/json", report.report())),
         )
-        .route("/results.json", document("application/json", report::json))
+        .route(
+            "/results.json",
+            document("application/json", |results| Ok(report::json(results)?)),
+        )
         .route(
             "/table.txt",
             document("text/plain", |results| Ok(report::text(results))),
         )
-        .route("/plot.svg", document("image/svg+xml", plot::svg));
+        .route(
+            "/plot.svg",
+            document("image/svg+xml", |results| Ok(plot::svg(results)?)),
+        );
     axum::serve(Guarded::new(listener), router)
         .with_graceful_shutdown(stop.wait())
         .await
-        .map_err(|error| format!("HTTP server: {error}"))
+        .map_err(HttpError::Serve)
 }
 
-fn answer(kind: &'static str, text: Result<String, String>) -> Response {
+fn answer(kind: &'static str, text: Result<String, impl ToString>) -> Response {
     match text {
         Ok(text) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error + "\n").into_response(),
+        Err(error) => {
+            let text = error.to_string() + "\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
     }
 }

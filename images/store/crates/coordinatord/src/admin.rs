@@ -22,6 +22,7 @@ use messages::{
 };
 
 use super::driver::{Question, Shown};
+use super::error::AdminError;
 use super::kubernetes::standing::{self, Role};
 use super::time_trace;
 
@@ -43,7 +44,7 @@ pub async fn serve(
     mailbox: Mailbox<Question>,
     standing: Option<standing::Receiver>,
     stop: impl Future<Output = ()>,
-) -> Result<(), String> {
+) -> Result<(), AdminError> {
     let (reporter, health) = tonic_health::server::health_reporter();
     match standing.clone() {
         None => reporter.set_serving::<AdminServer<Service>>().await,
@@ -65,7 +66,7 @@ pub async fn serve(
         .add_service(AdminServer::new(service))
         .serve_with_incoming_shutdown(Guarded::new(listener), stop)
         .await
-        .map_err(|error| format!("admin API: {error}"))
+        .map_err(AdminError::Serve)
 }
 
 /// It serves from the moment on when it leads, until it ends.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use daemon::random::random_u64;
 use net::{CloseReason, Io, Peer};
 use transport::session::{Closed, Incoming, Sessions, What};
-use wire::member::ToCoordinator;
+use wire::cost::CostError;
+use wire::member::{NoHello, ToCoordinator};
 use wire::time::Time;
 
 /// A member connection that has not said who it is by then is closed.
@@ -20,6 +21,17 @@ pub struct MemberConnections {
     sessions: Sessions,
 }
 
+/// What makes no sense on a connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Wrong {
+    #[error("a message that cannot be read: {0}")]
+    NoHello(#[from] NoHello),
+    #[error("a message that cannot be read: {0}")]
+    Unreadable(#[from] CostError),
+    #[error("a message that is out of turn")]
+    OutOfTurn,
+}
+
 /// What came on a connection, for the coordinator.
 pub enum Told {
     /// A message of this session.
@@ -28,7 +40,7 @@ pub enum Told {
     Resumed(u64),
     Nothing,
     /// Nothing that comes on the connection counts any more, and it is to be closed.
-    Wrong(String),
+    Wrong(Wrong),
 }
 
 impl Default for MemberConnections {
@@ -56,7 +68,7 @@ impl MemberConnections {
     pub fn hear(&mut self, connection: u64, payload: &[u8], io: &mut Io) -> Told {
         let message = match self.decode(connection, payload) {
             Ok(message) => message,
-            Err(error) => return Told::Wrong(format!("a message that cannot be read: {error}")),
+            Err(wrong) => return Told::Wrong(wrong),
         };
         match self.sessions.incoming(connection, &message) {
             Incoming::Message(session) => Told::Message(session, Box::new(message)),
@@ -75,7 +87,7 @@ impl MemberConnections {
                 Told::Resumed(session)
             }
             Incoming::Nothing => Told::Nothing,
-            Incoming::Wrong => Told::Wrong("a message that is out of turn".to_owned()),
+            Incoming::Wrong => Told::Wrong(Wrong::OutOfTurn),
         }
     }
 
@@ -121,10 +133,10 @@ impl MemberConnections {
     }
 
     /// Of one of which nothing was heard yet, a Hello alone.
-    fn decode(&mut self, connection: u64, payload: &[u8]) -> Result<ToCoordinator, String> {
+    fn decode(&mut self, connection: u64, payload: &[u8]) -> Result<ToCoordinator, Wrong> {
         match self.strangers.remove(&connection) {
-            Some(_) => ToCoordinator::decode_hello(payload).map_err(|error| error.to_string()),
-            None => ToCoordinator::decode_bounded(payload).map_err(|error| error.to_string()),
+            Some(_) => Ok(ToCoordinator::decode_hello(payload)?),
+            None => Ok(ToCoordinator::decode_bounded(payload)?),
         }
     }
 
@@ -176,13 +188,13 @@ mod tests {
         }
         for (connection, first) in [(1, &pong), (2, &inventory), (3, &Vec::new())] {
             let refused = members.decode(connection, first).unwrap_err();
-            assert!(refused.contains("not a Hello"), "{refused}");
+            assert!(matches!(refused, Wrong::NoHello(_)), "{refused}");
         }
         assert!(members.decode(4, &hello).is_ok());
         assert!(members.decode(4, &inventory).is_ok());
         let empty = [0x4a, 0x80, 0x80, 0x80, 8].iter().copied();
         let empty: Vec<u8> = empty.chain([0x12, 0].repeat(8 << 20)).collect();
         let refused = members.decode(4, &empty).unwrap_err();
-        assert!(refused.contains("lists"), "{refused}");
+        assert!(matches!(refused, Wrong::Unreadable(_)), "{refused}");
     }
 }

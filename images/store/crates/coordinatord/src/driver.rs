@@ -28,7 +28,7 @@ use wire::time::Time;
 use super::connections::{MemberConnections, Told};
 use super::controls::{self, Controls};
 use super::onlookers::Onlookers;
-use super::state_file::{StateFile, Stats};
+use super::state_file::{StateFile, StateFileError, Stats};
 
 /// What a coordinator shows of itself.
 pub struct Shown {
@@ -104,6 +104,24 @@ pub enum Question {
     },
 }
 
+/// Why nothing can be noted any more.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error(transparent)]
+    StateFile(#[from] StateFileError),
+    #[error("there is no file to write the coordinator's state to")]
+    NoFile,
+    /// As the state machine says it.
+    #[error("{0}")]
+    State(String),
+}
+
+impl From<NoFile> for DriverError {
+    fn from(NoFile: NoFile) -> DriverError {
+        DriverError::NoFile
+    }
+}
+
 /// Where the coordinator's state is noted; `None`: nowhere.
 pub type State = Option<(StateFile, FileKeeper)>;
 
@@ -140,7 +158,7 @@ impl Driver {
     ///
     /// # Errors
     /// It cannot be noted.
-    pub fn begin(&mut self, io: &mut Io) -> Result<(), String> {
+    pub fn begin(&mut self, io: &mut Io) -> Result<(), DriverError> {
         loop {
             self.advance(net::now())?;
             self.carry_out(io)?;
@@ -163,7 +181,7 @@ impl Driver {
     ///
     /// # Errors
     /// It could not be written.
-    pub fn finish(self) -> Result<(), String> {
+    pub fn finish(self) -> Result<(), StateFileError> {
         self.file.map_or(Ok(()), StateFile::finish)
     }
 
@@ -295,22 +313,21 @@ impl Driver {
     }
 
     /// Hears what came of writes, and does what is due. When to come again.
-    fn advance(&mut self, now: Time) -> Result<Time, String> {
+    fn advance(&mut self, now: Time) -> Result<Time, DriverError> {
         if let Some(file) = &mut self.file
             && let Some(written) = file.completed()?
         {
             self.written(now, written)?;
         }
-        self.sole.tick(now)
+        self.sole.tick(now).map_err(DriverError::State)
     }
 
-    fn written(&mut self, now: Time, written: Written) -> Result<(), String> {
-        let is_noted = self.sole.written(now, written);
-        is_noted.map_err(|NoFile| NO_FILE.to_owned())
+    fn written(&mut self, now: Time, written: Written) -> Result<(), NoFile> {
+        self.sole.written(now, written)
     }
 
     /// Does what the state machine says.
-    fn carry_out(&mut self, io: &mut Io) -> Result<(), String> {
+    fn carry_out(&mut self, io: &mut Io) -> Result<(), DriverError> {
         while let Some(output) = self.sole.take_output() {
             match output {
                 Output::Reply(to, payload) => {
@@ -327,7 +344,7 @@ impl Driver {
                 Output::Log(level, text) => log_message(level, &text),
                 Output::Event(event) => log_message(event.level(), &event.to_string()),
                 Output::EndProcess => end_process(),
-                Output::State(write) => self.file.as_mut().ok_or(NO_FILE)?.submit(write)?,
+                Output::State(write) => self.file.as_mut().ok_or(NoFile)?.submit(write)?,
             }
         }
         Ok(())
@@ -342,11 +359,9 @@ impl Driver {
     }
 }
 
-const NO_FILE: &str = "there is no file to write the coordinator's state to";
-
 /// What is noted is not known any more: nothing may be said that depends on it.
-fn give_up(text: &str) -> ! {
-    tracing::error!("{text}");
+fn give_up(error: &DriverError) -> ! {
+    tracing::error!("{error}");
     end_process()
 }
 
@@ -366,8 +381,9 @@ impl Handler for Driver {
         }
         if self.sole.is_round_long() {
             let ended = self.sole.end_round(now);
+            let ended = ended.map_err(DriverError::State);
             let ended = ended.and_then(|()| self.carry_out(io));
-            ended.unwrap_or_else(|text| give_up(&text));
+            ended.unwrap_or_else(|error| give_up(&error));
         }
     }
 
@@ -396,7 +412,7 @@ impl Handler for Driver {
             self.carry_out(io)?;
             Ok(next)
         });
-        let next = next.unwrap_or_else(|text| give_up(&text));
+        let next = next.unwrap_or_else(|error| give_up(&error));
         self.show_what_waits(now, io.counters());
         set_log_level(self.sole.coordinator().settings().log_level);
         next.min(self.members.next_deadline())

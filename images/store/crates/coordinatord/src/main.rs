@@ -4,6 +4,7 @@ mod admin;
 mod connections;
 mod controls;
 mod driver;
+mod error;
 mod kubernetes;
 mod onlookers;
 mod probe;
@@ -22,17 +23,18 @@ use coordinator::{Balancing, Coordinator};
 use daemon::allocator::give_back_at_once;
 use daemon::logging::Logging;
 use daemon::mailbox::Mailbox;
-use daemon::random::random_u64;
+use daemon::random::{NoRandom, random_u64};
 use daemon::runtime::{Loop, raise_file_limit, run_until_signal};
 use daemon::{container, http};
 use net::{Audience, Limits, Options as ReactorOptions, Protocol, Reactor, Remote};
 use program::locators::{
-    ADMIN_PORT_OFFSET, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside, host_port,
-    listen_address,
+    ADMIN_PORT_OFFSET, AddressError, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside,
+    host_port, listen_address,
 };
 use program::{formats, tokio_runtime, version};
 
 use driver::State;
+use error::{AdminError, CoordinatorError, ListenError};
 use probe::Probe;
 use state_file::{Directory, StateFile};
 
@@ -123,11 +125,20 @@ impl Options {
     }
 }
 
-fn on_off(text: &str) -> Result<bool, String> {
+/// A value of an option that is none of those there are.
+#[derive(Debug, thiserror::Error)]
+enum ValueError {
+    #[error("expected on or off")]
+    OnOff,
+    #[error("expected memory, kubernetes, or file:DIR with the name of a directory")]
+    State,
+}
+
+fn on_off(text: &str) -> Result<bool, ValueError> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err("expected on or off".to_owned()),
+        _ => Err(ValueError::OnOff),
     }
 }
 
@@ -148,14 +159,12 @@ enum StatePlace {
     Kubernetes,
 }
 
-fn state_place(text: &str) -> Result<StatePlace, String> {
+fn state_place(text: &str) -> Result<StatePlace, ValueError> {
     match text.split_once(':') {
         None if text == "memory" => Ok(StatePlace::Memory),
         None if text == "kubernetes" => Ok(StatePlace::Kubernetes),
         Some(("file", path)) if !path.is_empty() => Ok(StatePlace::Directory(path.into())),
-        _ => {
-            Err("expected memory, kubernetes, or file:DIR with the name of a directory".to_owned())
-        }
+        _ => Err(ValueError::State),
     }
 }
 
@@ -171,7 +180,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs until a signal ends it.
-fn run(options: &Options) -> Result<(), String> {
+fn run(options: &Options) -> Result<(), CoordinatorError> {
     options.logging.start();
     raise_file_limit();
     give_back_at_once();
@@ -184,7 +193,7 @@ fn run(options: &Options) -> Result<(), String> {
             ..Limits::default()
         },
     })
-    .map_err(|error| format!("cannot poll: {error}"))?;
+    .map_err(CoordinatorError::Poll)?;
     match &options.state {
         StatePlace::Kubernetes => kubernetes::run(options, reactor),
         StatePlace::Memory => run_alone(options, None, reactor),
@@ -197,16 +206,19 @@ fn run_alone(
     options: &Options,
     directory: Option<&Path>,
     mut reactor: Reactor,
-) -> Result<(), String> {
+) -> Result<(), CoordinatorError> {
     let client = listen_address(&options.locator)?;
     let (coordinator, state) = open_state(options, directory, reactor.remote())?;
     let (mailbox, inbox) = Mailbox::new(reactor.remote());
     let mut handler = driver::Driver::new(coordinator, state, inbox);
     handler.begin(reactor.io())?;
-    let mut listen = |address: SocketAddrV4, protocol, audience, what: &str| {
-        reactor
-            .listen(address, protocol, audience)
-            .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
+    let mut listen = |address: SocketAddrV4, protocol, audience, what| {
+        let listener = reactor.listen(address, protocol, audience);
+        listener.map_err(|error| ListenError {
+            address,
+            what,
+            error,
+        })
     };
     let (client_listener, client) = listen(client, Protocol::Rpc, Audience::Clients, "clients")?;
     let member = beside(
@@ -231,12 +243,14 @@ fn run_alone(
         let probe = Arc::new(Probe::new(mailbox.clone(), None));
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(
-                http::serve(http, probe, stop.clone().wait()),
-                admin::serve(admin, mailbox, None, stop.clone().wait())
+                async { Ok(http::serve(http, probe, stop.clone().wait()).await?) },
+                async { Ok(admin::serve(admin, mailbox, None, stop.clone().wait()).await?) }
             )
             .map(|_| ())
+            .map_err(|error: CoordinatorError| error)
         })
-        .await
+        .await?;
+        Ok(())
     })
 }
 
@@ -245,7 +259,7 @@ fn open_state(
     options: &Options,
     directory: Option<&Path>,
     remote: Remote,
-) -> Result<(Coordinator, State), String> {
+) -> Result<(Coordinator, State), CoordinatorError> {
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,
         None => random_u64()? as u32,
@@ -275,17 +289,17 @@ fn open_state(
     }
     let status = coordinator.cluster_status(net::now());
     match options.cluster_tag {
-        Some(tag) if tag != status.cluster_tag => Err(format!(
-            "the store in {} has the cluster tag {}, not {tag}: leave --clusterTag out, or name another directory",
-            path.display(),
-            status.cluster_tag
-        )),
+        Some(asked) if asked != status.cluster_tag => Err(CoordinatorError::ClusterTag {
+            path: path.to_owned(),
+            found: status.cluster_tag,
+            asked,
+        }),
         _ => Ok((coordinator, state)),
     }
 }
 
 /// One that makes its store again before it leads.
-fn rebuilding(config: coordinator::Config, place: &str) -> Result<Coordinator, String> {
+fn rebuilding(config: coordinator::Config, place: &str) -> Result<Coordinator, NoRandom> {
     tracing::warn!("there is no state ({place}): making the store again from its volumes");
     let nonce = random_u64()?;
     Ok(Coordinator::rebuilding(config, nonce, true, net::now()))
@@ -296,7 +310,7 @@ fn open_directory(
     config: coordinator::Config,
     rebuild: bool,
     remote: Remote,
-) -> Result<(Coordinator, State), String> {
+) -> Result<(Coordinator, State), CoordinatorError> {
     let began = net::now();
     let directory = Directory::lock(path)?;
     let Some(mut loaded) = directory.read()? else {
@@ -325,8 +339,13 @@ fn open_directory(
         );
     }
     let (bytes, commits) = (loaded.whole_bytes, loaded.commits);
-    let mut coordinator = Coordinator::restore(config, loaded.take_pairs(), began)
-        .map_err(|text| format!("cannot use {}: {text}", path.display()))?;
+    let mut coordinator =
+        Coordinator::restore(config, loaded.take_pairs(), began).map_err(|error| {
+            CoordinatorError::State {
+                path: path.to_owned(),
+                error,
+            }
+        })?;
     coordinator.begin_term(random_u64()?, loaded.writer.last_sequence());
     let keeper = FileKeeper::go_on(&loaded);
     let file = directory.open(&loaded)?;
@@ -345,25 +364,23 @@ fn open_directory(
 }
 
 /// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.
-fn client_base(locator: &str, bound: SocketAddrV4) -> Result<SocketAddrV4, String> {
+fn client_base(locator: &str, bound: SocketAddrV4) -> Result<SocketAddrV4, AddressError> {
     let asked = listen_address(locator)?;
     Ok(SocketAddrV4::new(*bound.ip(), asked.port()))
 }
 
-async fn bind_admin(address: SocketAddrV4) -> Result<tokio::net::TcpListener, String> {
+async fn bind_admin(address: SocketAddrV4) -> Result<tokio::net::TcpListener, AdminError> {
     tokio::net::TcpListener::bind(address)
         .await
-        .map_err(|error| {
-            format!("cannot listen at {address} for the admin API: {error} (see --adminListen)")
-        })
+        .map_err(|error| AdminError::Listen { address, error })
 }
 
 /// Where a listener listens.
-fn bound(listener: &tokio::net::TcpListener) -> Result<SocketAddrV4, String> {
+fn bound(listener: &tokio::net::TcpListener) -> Result<SocketAddrV4, AdminError> {
     match listener.local_addr() {
         Ok(SocketAddr::V4(address)) => Ok(address),
-        Ok(SocketAddr::V6(address)) => Err(format!("{address} is not an IPv4 address")),
-        Err(error) => Err(error.to_string()),
+        Ok(address) => Err(AdminError::NotIpv4(address)),
+        Err(error) => Err(AdminError::NoAddress(error)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use coordinator::status;
-use daemon::mailbox::Mailbox;
+use daemon::mailbox::{Mailbox, NoAnswer};
 use daemon::metrics::{self, byte_gauge, counter, gauge, time_counter};
 
 use super::driver::{Keeping, Question, Shown};
@@ -37,7 +37,7 @@ impl daemon::http::Probe for Probe {
         }
     }
 
-    fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
+    fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, NoAnswer>> + Send + '_>> {
         Box::pin(async {
             if let Some(standing) = &self.standing
                 && standing.borrow().role != Role::Leading
@@ -48,11 +48,7 @@ impl daemon::http::Probe for Probe {
                 status,
                 counters,
                 keeping,
-            } = self
-                .mailbox
-                .ask(Question::Status)
-                .await
-                .map_err(|error| error.to_string())?;
+            } = self.mailbox.ask(Question::Status).await?;
             let mut samples = vec![leading(true)];
             samples.extend(of_store(&status));
             samples.extend(status.checkpoint.iter().flat_map(of_checkpoint));

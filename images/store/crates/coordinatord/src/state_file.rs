@@ -7,7 +7,7 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -17,6 +17,42 @@ use coordinator::state::file::{Write, Written};
 use coordinator::state::journal::{self, Loaded};
 use net::Remote;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Why the state is not read, or not noted.
+#[derive(Debug, thiserror::Error)]
+pub enum StateFileError {
+    #[error("cannot make the state directory {}: {error}", path.display())]
+    MakeDirectory { path: PathBuf, error: io::Error },
+    #[error("cannot open {}: {error}", path.display())]
+    OpenLock { path: PathBuf, error: io::Error },
+    #[error(
+        "another coordinator is running on the state in {}: end it, or give this one another --state",
+        .0.display()
+    )]
+    InUse(PathBuf),
+    #[error("cannot lock {}: {error}", path.display())]
+    Lock { path: PathBuf, error: Errno },
+    #[error("cannot read {}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("cannot use {}: {text}", path.display())]
+    Damaged { path: PathBuf, text: String },
+    #[error(
+        "cannot {what} the coordinator's state at {}: {error}; see that its disk works and has room, and start the coordinator again",
+        path.display()
+    )]
+    Write {
+        what: &'static str,
+        path: PathBuf,
+        error: io::Error,
+    },
+    #[error("cannot start a thread: {0}")]
+    Spawn(#[source] io::Error),
+    #[error(
+        "the thread that writes the coordinator's state has ended; please report the lines above"
+    )]
+    ThreadGone,
+}
 
 /// A directory that this process alone uses.
 #[derive(Debug)]
@@ -37,7 +73,7 @@ pub struct Stats {
 
 /// What came of a write, and how long it took.
 struct Done {
-    result: Result<Written, String>,
+    result: Result<Written, StateFileError>,
     is_snapshot: bool,
     took: Duration,
 }
@@ -64,12 +100,10 @@ impl Directory {
     ///
     /// # Errors
     /// Another coordinator uses it, or it cannot be used.
-    pub fn lock(path: &Path) -> Result<Directory, String> {
-        fs::create_dir_all(path).map_err(|error| {
-            format!(
-                "cannot make the state directory {}: {error}",
-                path.display()
-            )
+    pub fn lock(path: &Path) -> Result<Directory, StateFileError> {
+        fs::create_dir_all(path).map_err(|error| StateFileError::MakeDirectory {
+            path: path.to_owned(),
+            error,
         })?;
         let lock = path.join("lock");
         let file = OpenOptions::new()
@@ -77,16 +111,14 @@ impl Directory {
             .truncate(false)
             .write(true)
             .open(&lock)
-            .map_err(|error| format!("cannot open {}: {error}", lock.display()))?;
+            .map_err(|error| StateFileError::OpenLock {
+                path: lock.clone(),
+                error,
+            })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(format!(
-                    "another coordinator is running on the state in {}: end it, or give this one another --state",
-                    path.display()
-                ));
-            }
-            Err(error) => return Err(format!("cannot lock {}: {error}", lock.display())),
+            Err(Errno::WOULDBLOCK) => return Err(StateFileError::InUse(path.to_owned())),
+            Err(error) => return Err(StateFileError::Lock { path: lock, error }),
         }
         Ok(Directory {
             path: path.to_owned(),
@@ -102,26 +134,26 @@ impl Directory {
     ///
     /// # Errors
     /// It cannot be read, or is damaged: the text says what to do.
-    pub fn read(&self) -> Result<Option<Loaded>, String> {
+    pub fn read(&self) -> Result<Option<Loaded>, StateFileError> {
         let path = self.state_path();
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+            Err(error) => return Err(StateFileError::Read { path, error }),
         };
         let loaded = journal::load(&bytes);
         loaded
             .map(Some)
-            .map_err(|text| format!("cannot use {}: {text}", path.display()))
+            .map_err(|text| StateFileError::Damaged { path, text })
     }
 
     /// The file of a state that was read. What was torn off its end is cut.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn open(&self, loaded: &Loaded) -> Result<File, String> {
+    pub fn open(&self, loaded: &Loaded) -> Result<File, StateFileError> {
         let path = self.state_path();
-        let open = || -> std::io::Result<File> {
+        let open = || -> io::Result<File> {
             let file = OpenOptions::new().append(true).open(&path)?;
             if loaded.torn_bytes > 0 {
                 file.set_len(loaded.whole_bytes)?;
@@ -129,51 +161,52 @@ impl Directory {
             }
             Ok(file)
         };
-        open().map_err(|error| failed("write", &path, &error))
+        open().map_err(|error| failed("write", &path, error))
     }
 }
 
-fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
-    format!(
-        "cannot {what} the coordinator's state at {}: {error}; see that its disk works and has room, and start the coordinator again",
-        path.display()
-    )
+fn failed(what: &'static str, path: &Path, error: io::Error) -> StateFileError {
+    StateFileError::Write {
+        what,
+        path: path.to_owned(),
+        error,
+    }
 }
 
 impl Disk {
-    fn carry_out(&mut self, write: &Write) -> Result<Written, String> {
+    fn carry_out(&mut self, write: &Write) -> Result<Written, StateFileError> {
         match write {
             Write::Append(bytes) => self.append(bytes).map(|()| Written::Done),
             Write::Replace(bytes) => self.replace(bytes),
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), StateFileError> {
         let appended = match &mut self.file {
             Some(file) => file.write_all(bytes).and_then(|()| file.sync_data()),
             None => Err(ErrorKind::NotFound.into()),
         };
-        appended.map_err(|error| failed("write", &self.directory.state_path(), &error))
+        appended.map_err(|error| failed("write", &self.directory.state_path(), error))
     }
 
     /// Writes the whole state to a new file, and puts it in the place of the old one once it is on the disk. If there is no room for it, the old one,
     /// if there is any, goes on.
-    fn replace(&mut self, bytes: &[u8]) -> Result<Written, String> {
+    fn replace(&mut self, bytes: &[u8]) -> Result<Written, StateFileError> {
         let path = self.directory.state_path();
         let new_path = self.directory.path.join("state.new");
         let file = match write_new(&new_path, bytes) {
             Ok(file) => file,
             Err(error) => {
-                let text = failed("write", &new_path, &error);
+                let error = failed("write", &new_path, error);
                 if self.file.is_none() {
-                    return Err(text);
+                    return Err(error);
                 }
-                tracing::error!("{text}; until then the file from before grows");
+                tracing::error!("{error}; until then the file from before grows");
                 return Ok(Written::OldIsKept);
             }
         };
         // Which of the two is there after a loss of power cannot be said from here on, should something fail.
-        let not_replaced = |error| failed("replace", &path, &error);
+        let not_replaced = |error| failed("replace", &path, error);
         fs::rename(&new_path, &path).map_err(not_replaced)?;
         // Only now does the new name outlive a loss of power.
         let directory = File::open(&self.directory.path).map_err(not_replaced)?;
@@ -184,7 +217,7 @@ impl Disk {
     }
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -200,7 +233,7 @@ impl StateFile {
         directory: Directory,
         file: Option<File>,
         remote: Remote,
-    ) -> Result<StateFile, String> {
+    ) -> Result<StateFile, StateFileError> {
         // One write is under way at a time.
         let (writes, jobs) = sync_channel::<Write>(1);
         let (results, done) = channel();
@@ -226,7 +259,7 @@ impl StateFile {
         let thread = std::thread::Builder::new()
             .name("state-file".to_owned())
             .spawn(work)
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+            .map_err(StateFileError::Spawn)?;
         Ok(StateFile {
             writes,
             done,
@@ -240,21 +273,22 @@ impl StateFile {
     ///
     /// # Errors
     /// The thread is gone: nothing can be noted any more.
-    pub fn submit(&mut self, write: Write) -> Result<(), String> {
+    pub fn submit(&mut self, write: Write) -> Result<(), StateFileError> {
         assert!(!self.is_writing, "one write is under way at a time");
         self.is_writing = true;
-        self.writes.try_send(write).map_err(|_| thread_is_gone())
+        let given = self.writes.try_send(write);
+        given.map_err(|_| StateFileError::ThreadGone)
     }
 
     /// What came of the write that was submitted last, once that is known.
     ///
     /// # Errors
     /// Whether it is noted is unknown: nothing that depends on it may leave this process, and nothing more be noted.
-    pub fn completed(&mut self) -> Result<Option<Written>, String> {
+    pub fn completed(&mut self) -> Result<Option<Written>, StateFileError> {
         let done = match self.done.try_recv() {
             Ok(done) => done,
             Err(TryRecvError::Empty) => return Ok(None),
-            Err(TryRecvError::Disconnected) => return Err(thread_is_gone()),
+            Err(TryRecvError::Disconnected) => return Err(StateFileError::ThreadGone),
         };
         self.note(done).map(Some)
     }
@@ -263,15 +297,15 @@ impl StateFile {
     ///
     /// # Errors
     /// As there.
-    pub fn wait(&mut self) -> Result<Option<Written>, String> {
+    pub fn wait(&mut self) -> Result<Option<Written>, StateFileError> {
         if !self.is_writing {
             return Ok(None);
         }
-        let done = self.done.recv().map_err(|_| thread_is_gone())?;
+        let done = self.done.recv().map_err(|_| StateFileError::ThreadGone)?;
         self.note(done).map(Some)
     }
 
-    fn note(&mut self, done: Done) -> Result<Written, String> {
+    fn note(&mut self, done: Done) -> Result<Written, StateFileError> {
         self.is_writing = false;
         let written = done.result?;
         match (written, done.is_snapshot) {
@@ -289,11 +323,11 @@ impl StateFile {
     ///
     /// # Errors
     /// It could not be written.
-    pub fn finish(self) -> Result<(), String> {
+    pub fn finish(self) -> Result<(), StateFileError> {
         drop(self.writes);
-        self.thread.join().map_err(|_| thread_is_gone())?;
+        self.thread.join().map_err(|_| StateFileError::ThreadGone)?;
         match self.done.try_iter().find_map(|done| done.result.err()) {
-            Some(text) => Err(text),
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
@@ -303,10 +337,6 @@ impl StateFile {
     }
 }
 
-fn thread_is_gone() -> String {
-    "the thread that writes the coordinator's state has ended; please report the lines above"
-        .to_owned()
-}
 #[cfg(test)]
 mod tests {
     use coordinator::state::file::FileKeeper;
@@ -348,7 +378,7 @@ mod tests {
             (Process { pairs, ..process }, loaded.torn_bytes)
         }
 
-        fn put(&mut self, key: &str, value: &str) -> Result<Written, String> {
+        fn put(&mut self, key: &str, value: &str) -> Result<Written, StateFileError> {
             let (key, value) = (Vec::from(key), Vec::from(value));
             self.pairs.retain(|pair| pair.key != key);
             let pair = Pair { key, value };
@@ -361,9 +391,9 @@ mod tests {
         }
 
         /// Writes what is to be written, and waits until it is.
-        fn write(&mut self) -> Result<Written, String> {
+        fn write(&mut self) -> Result<Written, StateFileError> {
             let pairs = || self.pairs.clone().into_iter();
-            let write = self.keeper.next_write(CLUSTER, pairs)?;
+            let write = self.keeper.next_write(CLUSTER, pairs).unwrap();
             self.file.submit(write.expect("there is something"))?;
             let written = self.file.wait()?.expect("it is under way");
             self.keeper.written(written).unwrap();
@@ -432,11 +462,8 @@ mod tests {
     fn a_second_process_is_refused_as_long_as_the_first_lives() {
         let root = tempfile::tempdir().unwrap();
         let (first, _) = Process::start(root.path());
-        let text = Directory::lock(root.path()).unwrap_err();
-        assert!(
-            text.contains("another coordinator is running on the state in"),
-            "{text}"
-        );
+        let error = Directory::lock(root.path()).unwrap_err();
+        assert!(matches!(error, StateFileError::InUse(_)), "{error}");
         first.end();
         Directory::lock(root.path()).unwrap();
     }
@@ -478,7 +505,8 @@ mod tests {
         let mut bytes = fs::read(&file).unwrap();
         bytes[end + 20] ^= 4;
         fs::write(&file, &bytes).unwrap();
-        let text = Directory::lock(root.path()).unwrap().read().unwrap_err();
+        let error = Directory::lock(root.path()).unwrap().read().unwrap_err();
+        let text = error.to_string();
         assert!(text.contains(&file.display().to_string()), "{text}");
         assert!(text.contains(&format!("damaged at byte {end}")), "{text}");
         assert_eq!(fs::read(&file).unwrap(), bytes, "it is left as it is");
@@ -546,7 +574,7 @@ mod tests {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut file = StateFile::start(directory, Some(full), remote()).unwrap();
         file.submit(Write::Append(vec![1])).unwrap();
-        let text = file.wait().unwrap_err();
+        let text = file.wait().unwrap_err().to_string();
         assert!(
             text.contains("No space left") && text.contains("has room"),
             "{text}"

@@ -12,21 +12,14 @@ const MAX_QUESTIONS: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     /// Too many questions wait.
+    #[error("too many requests are waiting already; try again")]
     Busy,
     /// No answer came in time, or the thread has ended.
+    #[error("the program is shutting down or was stopped; try again")]
     Gone,
-}
-
-impl std::fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            NoAnswer::Busy => "too many requests are waiting already; try again",
-            NoAnswer::Gone => "the program is shutting down or was stopped; try again",
-        })
-    }
 }
 
 /// Asks a loop. Clones ask the same one.

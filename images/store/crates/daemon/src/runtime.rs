@@ -1,34 +1,63 @@
 //! The main thread of a server program: HTTP and signals on a small runtime, while other threads run reactors.
 
+use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::thread::JoinHandle;
 
 use net::{Handler, Reactor, Remote};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Why a thread, or a service, of a program has failed: each has errors of its own.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Why a program that serves cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    #[error("cannot start a thread: {0}")]
+    Spawn(#[source] io::Error),
+    #[error("cannot watch for signals: {0}")]
+    Signals(#[source] io::Error),
+    #[error("thread {thread}: {failure}")]
+    Thread { thread: String, failure: Failure },
+    #[error("thread {0} has ended")]
+    ThreadEnded(String),
+    #[error("a thread panicked; please report the lines above")]
+    ThreadPanicked,
+    #[error(transparent)]
+    Service(Failure),
+    #[error("a service has ended by itself")]
+    ServiceEnded,
+}
+
+/// The kernel does not tell what has come.
+#[derive(Debug, thiserror::Error)]
+#[error("polling failed: {0}")]
+pub struct PollingFailed(pub io::Error);
 
 /// A thread that runs a reactor.
 pub struct Loop {
+    name: String,
     remote: Remote,
-    thread: JoinHandle<Result<(), String>>,
-    ended: tokio::sync::oneshot::Receiver<String>,
+    thread: JoinHandle<Result<(), Failure>>,
+    /// Completes when the thread ends, in whatever way.
+    ended: oneshot::Receiver<()>,
 }
 
 impl Loop {
     /// Starts a thread. When its loop ends by itself, that is what [`run_until_signal`] fails with. `finish` puts in order what the handler
     /// leaves when the loop has ended because it was told to.
-    pub fn spawn<H: Handler + Send + 'static>(
+    pub fn spawn<H: Handler + Send + 'static, E: Into<Failure> + 'static>(
         name: String,
         mut reactor: Reactor,
         mut handler: H,
-        finish: fn(H) -> Result<(), String>,
-    ) -> Result<Loop, String> {
+        finish: fn(H) -> Result<(), E>,
+    ) -> Result<Loop, RuntimeError> {
         Loop::spawn_with(name, reactor.remote(), move || {
-            reactor
-                .run(&mut handler)
-                .map_err(|error| format!("polling failed: {error}"))?;
-            finish(handler)
+            reactor.run(&mut handler).map_err(PollingFailed)?;
+            finish(handler).map_err(Into::into)
         })
     }
 
@@ -36,27 +65,36 @@ impl Loop {
     pub fn spawn_with(
         name: String,
         remote: Remote,
-        body: impl FnOnce() -> Result<(), String> + Send + 'static,
-    ) -> Result<Loop, String> {
-        let (sender, ended) = tokio::sync::oneshot::channel();
+        body: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+    ) -> Result<Loop, RuntimeError> {
+        let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
-                let result = body().map_err(|text| format!("thread {name}: {text}"));
-                let text = match &result {
-                    Ok(()) => format!("thread {name} has ended"),
-                    Err(text) => text.clone(),
-                };
-                // Nobody listens once the program itself is ending.
-                let _ = sender.send(text);
-                result
+                // Dropped at the end, which is what is waited for: also when the thread panics.
+                let _end = end;
+                body()
             })
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+            .map_err(RuntimeError::Spawn)?;
         Ok(Loop {
+            name,
             remote,
             thread,
             ended,
         })
+    }
+
+    /// Waits for the end of the thread.
+    fn join(self) -> Result<(), RuntimeError> {
+        let Loop { name, thread, .. } = self;
+        match thread.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(failure)) => Err(RuntimeError::Thread {
+                thread: name,
+                failure,
+            }),
+            Err(_) => Err(RuntimeError::ThreadPanicked),
+        }
     }
 }
 
@@ -75,62 +113,65 @@ impl Stop {
 ///
 /// # Errors
 /// A service or a loop failed.
-pub async fn run_until_signal<F>(
-    loops: Vec<Loop>,
+pub async fn run_until_signal<F, E>(
+    mut loops: Vec<Loop>,
     services: impl FnOnce(Stop) -> F,
-) -> Result<(), String>
+) -> Result<(), RuntimeError>
 where
-    F: Future<Output = Result<(), String>>,
+    F: Future<Output = Result<(), E>>,
+    E: Into<Failure>,
 {
-    let watch_signal =
-        |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
-    let (mut terminate, mut interrupt) = (
-        watch_signal(SignalKind::terminate())?,
-        watch_signal(SignalKind::interrupt())?,
-    );
+    let mut terminate = signal(SignalKind::terminate()).map_err(RuntimeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RuntimeError::Signals)?;
     let (stop, stopped) = watch::channel(false);
     let services = services(Stop(stopped));
     tokio::pin!(services);
 
-    let mut threads = Vec::new();
-    let mut ends = Vec::new();
-    for one in loops {
-        threads.push((one.remote, one.thread));
-        ends.push(one.ended);
-    }
-    let result = tokio::select! {
+    let mut ended = None;
+    let mut result = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
-        text = first(ends) => Err(text),
-        result = &mut services => result.and_then(|()| Err("a service has ended by itself".to_owned())),
+        index = first_to_end(&mut loops) => {
+            ended = Some(index);
+            Ok(())
+        }
+        result = &mut services => Err(match result {
+            Ok(()) => RuntimeError::ServiceEnded,
+            Err(error) => RuntimeError::Service(error.into()),
+        }),
     };
-    for (remote, _) in &threads {
-        remote.stop();
+    for one in &loops {
+        one.remote.stop();
     }
     let _ = stop.send(true);
-    let mut result = result;
-    for (_, thread) in threads {
-        let finished = thread
-            .join()
-            .unwrap_or_else(|_| Err("a thread panicked; please report the lines above".to_owned()));
-        result = result.and(finished);
+    for (index, one) in loops.into_iter().enumerate() {
+        let name = one.name.clone();
+        let finished = one.join();
+        // Why the first one has ended is the reason; what the others say of their end comes of that.
+        result = match ended == Some(index) {
+            true => finished.and(Err(RuntimeError::ThreadEnded(name))),
+            false => result.and(finished),
+        };
     }
     result
 }
 
-/// The first text that comes; a sender that is dropped has panicked.
-async fn first(ends: Vec<tokio::sync::oneshot::Receiver<String>>) -> String {
-    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-    for end in ends {
+/// The index of the loop whose thread ends first.
+async fn first_to_end(loops: &mut [Loop]) -> usize {
+    let (sender, mut receiver) = mpsc::channel(1);
+    for (index, one) in loops.iter_mut().enumerate() {
+        let (_, never) = oneshot::channel();
+        let ended = std::mem::replace(&mut one.ended, never);
         let sender = sender.clone();
         tokio::spawn(async move {
-            let text = end.await.unwrap_or_else(|_| "a thread panicked".to_owned());
-            let _ = sender.send(text).await;
+            // Nothing is ever sent: an error is the end of the thread.
+            let _ = ended.await;
+            let _ = sender.send(index).await;
         });
     }
     drop(sender);
     match receiver.recv().await {
-        Some(text) => text,
+        Some(index) => index,
         None => std::future::pending().await,
     }
 }

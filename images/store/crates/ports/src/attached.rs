@@ -1,5 +1,6 @@
 //! Which of a pod's devices is in which network, as Multus has said it in the pod's annotation `network-status`, which is there as a file.
 
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,6 +12,22 @@ const VARIABLE: &str = "RCBOX_NETWORK_STATUS";
 /// A kubelet may write the file after it has started the container: with its next look at the pod, which is a minute or two away at worst.
 const PATIENCE: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_millis(200);
+
+/// The file does not say it.
+#[derive(Debug, thiserror::Error)]
+#[error("{VARIABLE}: {}: {problem}", file.display())]
+pub struct NetworkStatusError {
+    file: PathBuf,
+    problem: Problem,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    #[error("no network-status: {0}")]
+    NotOfMultus(#[from] serde_json::Error),
+}
 
 /// What is said of one network. There is more; this is what counts here.
 #[derive(Deserialize)]
@@ -36,12 +53,11 @@ struct Pci {
 ///
 /// # Errors
 /// It is not what Multus writes.
-fn devices_in(status: &str, ips: &[Ipv4Addr]) -> Result<Option<Vec<String>>, String> {
+fn devices_in(status: &str, ips: &[Ipv4Addr]) -> Result<Option<Vec<String>>, serde_json::Error> {
     if status.trim().is_empty() {
         return Ok(None);
     }
-    let networks: Vec<Network> =
-        serde_json::from_str(status).map_err(|error| format!("no network-status: {error}"))?;
+    let networks: Vec<Network> = serde_json::from_str(status)?;
     let of = |ip: &Ipv4Addr| {
         let has_it = |network: &&Network| network.ips.iter().any(|text| is_ip(text, *ip));
         let pci = networks
@@ -67,7 +83,7 @@ fn is_ip(text: &str, ip: Ipv4Addr) -> bool {
 ///
 /// # Errors
 /// The file cannot be read, or is none of Multus'.
-pub fn devices(ips: &[Ipv4Addr]) -> Result<Option<Vec<String>>, String> {
+pub fn devices(ips: &[Ipv4Addr]) -> Result<Option<Vec<String>>, NetworkStatusError> {
     let of_pci = |name: &str| name.starts_with("PCIDEVICE_") && !name.ends_with("_INFO");
     let has_pci = std::env::vars_os().any(|(name, _)| name.to_str().is_some_and(of_pci));
     let Some(file) = std::env::var_os(VARIABLE).filter(|_| ips.len() > 1 && has_pci) else {
@@ -83,14 +99,20 @@ pub fn devices(ips: &[Ipv4Addr]) -> Result<Option<Vec<String>>, String> {
     Ok(found)
 }
 
-fn wait(file: &Path, ips: &[Ipv4Addr], patience: Duration) -> Result<Option<Vec<String>>, String> {
+fn wait(
+    file: &Path,
+    ips: &[Ipv4Addr],
+    patience: Duration,
+) -> Result<Option<Vec<String>>, NetworkStatusError> {
+    let failed = |problem| NetworkStatusError {
+        file: file.to_owned(),
+        problem,
+    };
     let end = Instant::now() + patience;
     let mut is_told = false;
     loop {
-        let status = std::fs::read_to_string(file)
-            .map_err(|error| format!("{VARIABLE}: {}: {error}", file.display()))?;
-        let found = devices_in(&status, ips)
-            .map_err(|error| format!("{VARIABLE}: {}: {error}", file.display()))?;
+        let status = std::fs::read_to_string(file).map_err(|error| failed(error.into()))?;
+        let found = devices_in(&status, ips).map_err(|error| failed(error.into()))?;
         if found.is_some() || Instant::now() >= end {
             return Ok(found);
         }
@@ -119,12 +141,14 @@ mod tests {
         let found = devices_in(STATUS, &[RIGHT, LEFT]).unwrap().unwrap();
         assert_eq!(found, ["0000:3b:02.1", "0000:3b:0a.1"]);
         // Of the pod network there is no device, of others nothing at all.
-        assert_eq!(
-            devices_in(STATUS, &["10.244.1.5".parse().unwrap()]),
-            Ok(None)
-        );
-        assert_eq!(devices_in(STATUS, &[LEFT, Ipv4Addr::LOCALHOST]), Ok(None));
-        assert_eq!(devices_in("", &[LEFT]), Ok(None));
+        let pod = "10.244.1.5".parse().unwrap();
+        for (status, ips) in [
+            (STATUS, &[pod][..]),
+            (STATUS, &[LEFT, Ipv4Addr::LOCALHOST]),
+            ("", &[LEFT]),
+        ] {
+            assert_eq!(devices_in(status, ips).unwrap(), None);
+        }
         assert!(devices_in("{}", &[LEFT]).is_err());
     }
 
@@ -132,13 +156,14 @@ mod tests {
     fn what_is_said_later_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("status");
-        let absent = wait(&file, &[LEFT], Duration::ZERO).unwrap_err();
+        let absent = wait(&file, &[LEFT], Duration::ZERO);
+        let absent = absent.unwrap_err().to_string();
         assert!(
             absent.contains(VARIABLE) && absent.contains("status"),
             "{absent}"
         );
         std::fs::write(&file, "").unwrap();
-        assert_eq!(wait(&file, &[LEFT], Duration::ZERO), Ok(None));
+        assert_eq!(wait(&file, &[LEFT], Duration::ZERO).unwrap(), None);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(&file, &[LEFT, RIGHT], PATIENCE));
             // As kubelets do it: another file takes the place of the first.

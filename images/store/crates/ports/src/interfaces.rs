@@ -29,14 +29,19 @@ pub struct Hardware {
     pub link_mbps: u32,
 }
 
+/// The kernel does not tell which interfaces there are.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot list interfaces: {0}")]
+pub struct NoInterfaces(nix::Error);
+
 /// All of this network namespace, at one moment.
 pub struct Interfaces(Vec<Interface>);
 
 impl Interfaces {
     /// # Errors
     /// The kernel does not tell.
-    pub fn read() -> Result<Interfaces, String> {
-        let found = getifaddrs().map_err(|error| format!("cannot list interfaces: {error}"))?;
+    pub fn read() -> Result<Interfaces, NoInterfaces> {
+        let found = getifaddrs().map_err(NoInterfaces)?;
         let interface = |one: nix::ifaddrs::InterfaceAddress| {
             let address = one.address.as_ref();
             let mac = address.and_then(|address| address.as_link_addr()?.addr());
@@ -64,6 +69,7 @@ impl Interfaces {
         })
     }
 
+    #[cfg(any(test, feature = "dpdk"))]
     pub fn with_mac(&self, mac: [u8; 6]) -> Option<&Interface> {
         self.0.iter().find(|one| one.mac == Some(mac))
     }

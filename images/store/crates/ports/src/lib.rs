@@ -4,11 +4,12 @@
 mod attached;
 mod interfaces;
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use net::{Audience, Port, PortKind, Target, USUAL_MTU};
-use program::locators::{PEER_PORT_OFFSET, offset_port};
-use wire::locator::{Locator, parse_list};
+use program::locators::{PEER_PORT_OFFSET, PortBeyond, offset_port};
+use wire::locator::{Locator, LocatorError, parse_list};
 use wire::member::{MAX_PORTS, PortReport};
 
 #[cfg(feature = "dpdk")]
@@ -23,6 +24,42 @@ pub use dpdk::EalOptions;
 #[cfg(not(feature = "dpdk"))]
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct EalOptions {}
+
+/// Why a program has not the ports that its command line names.
+#[derive(Debug, thiserror::Error)]
+pub enum PortsError {
+    #[error(transparent)]
+    Locator(#[from] LocatorError),
+    #[error("locator {locator}: {option}={text} is no {what}")]
+    Option {
+        locator: String,
+        option: &'static str,
+        text: String,
+        what: &'static str,
+    },
+    #[error("locator {0}: a prefix has at most 32 bits")]
+    Prefix(String),
+    #[error(transparent)]
+    PortBeyond(#[from] PortBeyond),
+    #[error("cannot receive datagrams at {address}: {error}")]
+    Receive {
+        address: SocketAddrV4,
+        error: io::Error,
+    },
+    #[cfg(not(feature = "dpdk"))]
+    #[error("this program was built without DPDK: leave fast+dpdk out")]
+    WithoutDpdk,
+    #[cfg(feature = "dpdk")]
+    #[error("no device of DPDK was opened for {0}")]
+    NoDevice(Ipv4Addr),
+    #[cfg(feature = "dpdk")]
+    #[error(transparent)]
+    NetworkStatus(#[from] attached::NetworkStatusError),
+    /// As DPDK says it.
+    #[cfg(feature = "dpdk")]
+    #[error("{0}")]
+    Dpdk(String),
+}
 
 /// Where one port of a program is, as a locator such as `fast+udp:host=10.0.0.2,port=12100,mtu=9000` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +82,11 @@ pub struct Place {
 ///
 /// # Errors
 /// One cannot be read, or is of another protocol than `tcp`, `fast+udp` and `fast+dpdk`.
-pub fn places(lists: &[String]) -> Result<Vec<Place>, String> {
+pub fn places(lists: &[String]) -> Result<Vec<Place>, PortsError> {
     let mut places = Vec::new();
     for list in lists {
-        for locator in parse_list(list).map_err(|error| error.to_string())? {
-            match Target::of(&locator).map_err(|error| error.to_string())? {
+        for locator in parse_list(list)? {
+            match Target::of(&locator)? {
                 Target::Tcp(_) => {}
                 Target::Fast(peer) => places.push(place(&locator, peer.kind, peer.address)?),
             }
@@ -58,19 +95,21 @@ pub fn places(lists: &[String]) -> Result<Vec<Place>, String> {
     Ok(places)
 }
 
-fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Place, String> {
-    let number = |option: &str, usual: u16| match locator.option(option) {
-        Some(text) => text
-            .parse()
-            .map_err(|_| format!("locator {locator}: {option}={text} is no number")),
+fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Place, PortsError> {
+    let wrong = |option, text: &str, what| PortsError::Option {
+        locator: locator.to_string(),
+        option,
+        text: text.to_owned(),
+        what,
+    };
+    let number = |option: &'static str, usual: u16| match locator.option(option) {
+        Some(text) => text.parse().map_err(|_| wrong(option, text, "number")),
         None => Ok(usual),
     };
     let gateway = match locator.option("gateway") {
         Some(text) => {
             let gateway = text.parse();
-            let gateway =
-                gateway.map_err(|_| format!("locator {locator}: gateway={text} is no address"));
-            Some(gateway?)
+            Some(gateway.map_err(|_| wrong("gateway", text, "address"))?)
         }
         None => None,
     };
@@ -83,8 +122,7 @@ fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Pla
         peer_port: number("peerPort", offset_port(address.port(), PEER_PORT_OFFSET)?)?,
         mtu: number("mtu", USUAL_MTU as u16)?,
         device: locator.option("device").map(str::to_owned),
-        prefix_bits: prefix_bits
-            .ok_or_else(|| format!("locator {locator}: a prefix has at most 32 bits"))?,
+        prefix_bits: prefix_bits.ok_or_else(|| PortsError::Prefix(locator.to_string()))?,
         gateway,
     })
 }
@@ -121,12 +159,12 @@ impl Ports {
     ///
     /// # Errors
     /// DPDK does not start, or has no such device.
-    pub fn open(places: Vec<Place>, eal: &EalOptions, lanes: u16) -> Result<Ports, String> {
+    pub fn open(places: Vec<Place>, eal: &EalOptions, lanes: u16) -> Result<Ports, PortsError> {
         #[cfg(not(feature = "dpdk"))]
         {
             let _ = (eal, lanes);
             match places.iter().any(|place| place.kind == PortKind::Dpdk) {
-                true => Err("this program was built without DPDK: leave fast+dpdk out".to_owned()),
+                true => Err(PortsError::WithoutDpdk),
                 false => Ok(Ports {
                     places,
                     ordinary_bytes: 0,
@@ -154,7 +192,7 @@ impl Ports {
     }
 
     /// The lane with this number of every port.
-    pub fn lanes(&self, lane: u16, serves: Serves) -> Result<Vec<Lane>, String> {
+    pub fn lanes(&self, lane: u16, serves: Serves) -> Result<Vec<Lane>, PortsError> {
         (0..self.places.len())
             .map(|at| self.lane(at, lane, serves))
             .collect()
@@ -225,7 +263,7 @@ impl Ports {
         }
     }
 
-    fn lane(&self, at: usize, lane: u16, serves: Serves) -> Result<Lane, String> {
+    fn lane(&self, at: usize, lane: u16, serves: Serves) -> Result<Lane, PortsError> {
         let place = &self.places[at];
         let udp_port = offset_port(place.udp_port, lane)?;
         let peer_port = match serves {
@@ -245,8 +283,8 @@ impl Ports {
         _lane: u16,
         _udp_port: u16,
         _peer_port: Option<u16>,
-    ) -> Result<Lane, String> {
-        Err("this program was built without DPDK".to_owned())
+    ) -> Result<Lane, PortsError> {
+        Err(PortsError::WithoutDpdk)
     }
 
     #[cfg(feature = "dpdk")]
@@ -256,10 +294,10 @@ impl Ports {
         lane: u16,
         udp_port: u16,
         peer_port: Option<u16>,
-    ) -> Result<Lane, String> {
+    ) -> Result<Lane, PortsError> {
         let place = &self.places[at];
         let Some(device) = &self.devices[at] else {
-            return Err(format!("no device of DPDK was opened for {}", place.ip));
+            return Err(PortsError::NoDevice(place.ip));
         };
         // Nobody chooses for us: one of those that are for everybody, another for each process.
         let chosen = 49_152 + (std::process::id() % 16_000) as u16 + lane;
@@ -268,7 +306,8 @@ impl Ports {
             0 => chosen + PEER_PORT_OFFSET,
             given => given,
         });
-        let (receiver, sender) = device.queue_with_peers(lane, udp_port, peer_port)?;
+        let queue = device.queue_with_peers(lane, udp_port, peer_port);
+        let (receiver, sender) = queue.map_err(PortsError::Dpdk)?;
         let mac = net::mac_text(device.mac());
         let info = device.info();
         tracing::info!(
@@ -343,7 +382,7 @@ fn udp_lane(
     place: &Place,
     udp_port: u16,
     peer_port: Option<u16>,
-) -> Result<Lane, String> {
+) -> Result<Lane, PortsError> {
     let (first, locator) = udp_port_of(number, place, udp_port, Audience::Clients)?;
     let peers = peer_port.map(|port| udp_port_of(number, place, port, Audience::Peers));
     let (second, peer_locator) = peers.transpose()?.unzip();
@@ -360,10 +399,10 @@ fn udp_port_of(
     place: &Place,
     udp_port: u16,
     audience: Audience,
-) -> Result<(Port, String), String> {
+) -> Result<(Port, String), PortsError> {
     let address = SocketAddrV4::new(place.ip, udp_port);
     let (receiver, sender) = net::open_udp(address, place.mtu.into())
-        .map_err(|error| format!("cannot receive datagrams at {address}: {error}"))?;
+        .map_err(|error| PortsError::Receive { address, error })?;
     let bound = transport::datagram::Transmit::address(&sender);
     let port = Port {
         kind: PortKind::Udp,
@@ -382,7 +421,7 @@ fn devices(
     places: &[Place],
     eal: &EalOptions,
     lanes: u16,
-) -> Result<(Vec<Option<Device>>, usize), String> {
+) -> Result<(Vec<Option<Device>>, usize), PortsError> {
     if places.iter().all(|place| place.kind != PortKind::Dpdk) {
         return Ok((places.iter().map(|_| None).collect(), 0));
     }
@@ -393,7 +432,7 @@ fn devices(
     let told = crate::attached::devices(&ips)?;
     let in_order = || (0..ips.len()).map(|number| number.to_string()).collect();
     let mut unnamed = told.unwrap_or_else(in_order).into_iter();
-    let started = Eal::init(eal)?;
+    let started = Eal::init(eal).map_err(PortsError::Dpdk)?;
     let mut devices = Vec::new();
     for place in places {
         if place.kind != PortKind::Dpdk {
@@ -409,7 +448,8 @@ fn devices(
             gateway: place.gateway,
             ..DeviceOptions::new(&port, place.ip)
         };
-        devices.push(Some(Device::open(&started, &options)?));
+        let device = Device::open(&started, &options).map_err(PortsError::Dpdk)?;
+        devices.push(Some(device));
     }
     Ok((devices, started.ordinary_bytes()))
 }
@@ -467,7 +507,7 @@ mod tests {
             ("fast+udp:host=1.2.3.4,port=1,prefix=33", "32 bits"),
             ("fast+udp:host=1.2.3.4,port=1,gateway=y", "gateway=y"),
         ] {
-            let error = places(&[text.to_owned()]).unwrap_err();
+            let error = places(&[text.to_owned()]).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("1"), "{error}");
         }
     }

@@ -3,6 +3,10 @@
 
 pub mod locators;
 
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
 use wire::format::Formats;
 
 /// Printed by `--version` and shown in status.
@@ -33,20 +37,25 @@ fn is_of_next_version() -> bool {
 pub const EXIT_USAGE: u8 = 2;
 
 /// Ends a program that failed: the text goes to standard error.
-pub fn report(result: Result<(), String>) -> std::process::ExitCode {
+pub fn report(result: Result<(), impl Display>) -> ExitCode {
     match result {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(text) => {
-            eprintln!("error: {text}");
-            std::process::ExitCode::FAILURE
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
         }
     }
 }
 
+/// The runtime of a main thread cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the runtime: {0}")]
+pub struct NoRuntime(io::Error);
+
 /// The runtime of the main thread.
-pub fn tokio_runtime() -> Result<tokio::runtime::Runtime, String> {
+pub fn tokio_runtime() -> Result<tokio::runtime::Runtime, NoRuntime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("cannot start the runtime: {error}"))
+        .map_err(NoRuntime)
 }

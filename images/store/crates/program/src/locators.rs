@@ -1,9 +1,11 @@
 //! From locators on a command line to addresses.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io;
+use std::net::{AddrParseError, Ipv4Addr, SocketAddrV4};
 
 use net::Address;
-use wire::locator::{Locator, parse_list};
+use thiserror::Error;
+use wire::locator::{Locator, LocatorError, parse_list};
 
 /// Where a coordinator listens for members, relative to its client port.
 pub const MEMBER_PORT_OFFSET: u16 = 100;
@@ -14,6 +16,89 @@ pub const ADMIN_PORT_OFFSET: u16 = 200;
 /// Where any program serves health and metrics.
 pub const HTTP_PORT_OFFSET: u16 = 300;
 
+/// Why a program cannot listen, or cannot be reached, as its command line says.
+#[derive(Debug, Error)]
+pub enum AddressError {
+    #[error(transparent)]
+    Locator(#[from] LocatorError),
+    #[error("locator {locator}: {option}={text} is not a port number")]
+    NoPort {
+        locator: String,
+        option: String,
+        text: String,
+    },
+    #[error(transparent)]
+    PortBeyond(#[from] PortBeyond),
+    #[error("locator {locator}: {error}")]
+    PortOfLocatorBeyond { locator: String, error: PortBeyond },
+    #[error("cannot listen at {locator}: {error}")]
+    Unresolved { locator: String, error: io::Error },
+    #[error("{text:?} is no HOST:PORT such as 0.0.0.0:11400")]
+    NoHostPort {
+        text: String,
+        source: AddrParseError,
+    },
+    #[error("there is no locator")]
+    NoLocator,
+    #[error(
+        "no tcp locator to listen at: add one, such as -L tcp:host=0.0.0.0,port=12100; clients without a faster way use it"
+    )]
+    NoTcp,
+    #[error(
+        "more than one tcp locator to listen at: give one; for all addresses of the machine host=0.0.0.0"
+    )]
+    SeveralTcp,
+    /// Of the value of an option.
+    #[error("{option}: {error}")]
+    Option {
+        option: &'static str,
+        error: Box<AddressError>,
+    },
+    #[error("--advertise {0}: no -L is of this protocol; add one, or leave it out")]
+    NotListenedAt(String),
+    #[error(
+        "{bound} is at all addresses, and clients are told the name {host}, which is none that datagrams can be sent to: add \
+         --advertise '{tcp};{protocol}:host=ADDRESS,port=0'"
+    )]
+    NameForDatagrams {
+        bound: String,
+        protocol: String,
+        host: String,
+        tcp: String,
+    },
+    #[error(
+        "the address to listen on is 0.0.0.0, which says nothing to others: add \
+         --advertise tcp:host=ADDRESS,port=PORT with an address under which clients reach this process"
+    )]
+    NothingToAdvertise,
+    #[error(
+        "the address to listen on for other servers is 0.0.0.0, which says nothing to them: add \
+         --peerAdvertise tcp:host=ADDRESS,port=PORT with an address under which they reach this process"
+    )]
+    NothingToAdvertiseToPeers,
+}
+
+/// A port that is counted from another one is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("port {port} + {offset} is beyond 65535; choose a lower port")]
+pub struct PortBeyond {
+    port: u16,
+    offset: u16,
+}
+
+impl AddressError {
+    /// As the value of this option has it.
+    fn of(option: &'static str) -> impl Fn(AddressError) -> AddressError {
+        move |error| AddressError::Option {
+            option,
+            error: Box::new(error),
+        }
+    }
+}
+
+const ADVERTISE: &str = "--advertise";
+const PEER_ADVERTISE: &str = "--peerAdvertise";
+
 /// How to reach one coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coordinator {
@@ -23,18 +108,22 @@ pub struct Coordinator {
 }
 
 /// Parses `-C`: the locators of a coordinator, alternatives separated by `;`. Only `tcp` is spoken.
-pub fn coordinators(text: &str) -> Result<Vec<Coordinator>, String> {
-    let locators = parse_list(text).map_err(|error| error.to_string())?;
-    locators.iter().map(coordinator).collect()
+pub fn coordinators(text: &str) -> Result<Vec<Coordinator>, AddressError> {
+    parse_list(text)?.iter().map(coordinator).collect()
 }
 
-fn coordinator(locator: &Locator) -> Result<Coordinator, String> {
-    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+fn coordinator(locator: &Locator) -> Result<Coordinator, AddressError> {
+    let (host, port) = locator.tcp()?;
     let derived = |option: &str, offset: u16| match locator.option(option) {
-        Some(text) => text
-            .parse()
-            .map_err(|_| format!("locator {locator}: {option}={text} is not a port number")),
-        None => offset_port(port, offset).map_err(|error| format!("locator {locator}: {error}")),
+        Some(text) => text.parse().map_err(|_| AddressError::NoPort {
+            locator: locator.to_string(),
+            option: option.to_owned(),
+            text: text.to_owned(),
+        }),
+        None => offset_port(port, offset).map_err(|error| AddressError::PortOfLocatorBeyond {
+            locator: locator.to_string(),
+            error,
+        }),
     };
     Ok(Coordinator {
         client: Address::new(host, port),
@@ -44,38 +133,36 @@ fn coordinator(locator: &Locator) -> Result<Coordinator, String> {
 }
 
 /// `port + offset`; 0 (the kernel chooses) stays 0.
-pub fn offset_port(port: u16, offset: u16) -> Result<u16, String> {
+pub fn offset_port(port: u16, offset: u16) -> Result<u16, PortBeyond> {
     match port {
         0 => Ok(0),
-        _ => port
-            .checked_add(offset)
-            .ok_or_else(|| format!("port {port} + {offset} is beyond 65535; choose a lower port")),
+        _ => port.checked_add(offset).ok_or(PortBeyond { port, offset }),
     }
 }
 
 /// The address that a `tcp` locator tells a program to listen on.
-pub fn listen_address(text: &str) -> Result<SocketAddrV4, String> {
-    let locator = Locator::parse(text).map_err(|error| error.to_string())?;
-    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+pub fn listen_address(text: &str) -> Result<SocketAddrV4, AddressError> {
+    let locator = Locator::parse(text)?;
+    let (host, port) = locator.tcp()?;
     Address::new(host, port)
         .resolve()
-        .map_err(|error| format!("cannot listen at {locator}: {error}"))
+        .map_err(|error| AddressError::Unresolved {
+            locator: locator.to_string(),
+            error,
+        })
 }
 
 /// The address of the one `tcp` locator among several lists.
-pub fn tcp_listen_address(lists: &[String]) -> Result<SocketAddrV4, String> {
+pub fn tcp_listen_address(lists: &[String]) -> Result<SocketAddrV4, AddressError> {
     let mut found = Vec::new();
     for list in lists {
-        let locators = parse_list(list).map_err(|error| error.to_string())?;
+        let locators = parse_list(list)?;
         found.extend(locators.into_iter().filter(|one| one.protocol() == "tcp"));
     }
     match &found[..] {
         [one] => listen_address(one.original()),
-        [] => Err(
-            "no tcp locator to listen at: add one, such as -L tcp:host=0.0.0.0,port=12100; clients without a faster way use it"
-                .to_owned(),
-        ),
-        _ => Err("more than one tcp locator to listen at: give one; for all addresses of the machine host=0.0.0.0".to_owned()),
+        [] => Err(AddressError::NoTcp),
+        _ => Err(AddressError::SeveralTcp),
     }
 }
 
@@ -90,36 +177,39 @@ pub fn with_fast(
     bound: &[String],
     index: u16,
     offset: u16,
-) -> Result<String, String> {
+) -> Result<String, AddressError> {
     let given = given.map(parse_list).transpose();
-    let given = given.map_err(|error| format!("--advertise: {error}"))?;
+    let given = given.map_err(|error| AddressError::of(ADVERTISE)(error.into()))?;
     let mut given = given.unwrap_or_default();
     let mut all = tcp.to_owned();
     for bound in bound {
-        let bound = Locator::parse(bound).map_err(|error| error.to_string())?;
+        let bound = Locator::parse(bound)?;
         let alike = given
             .iter()
             .position(|one| one.protocol() == bound.protocol());
         let told = match alike {
-            Some(at) => moved(&given.remove(at), &bound, index, offset)?,
+            Some(at) => moved(&given.remove(at), &bound, index, offset)
+                .map_err(AddressError::of(ADVERTISE))?,
             None => reachable(&bound, tcp)?,
         };
         all.push(';');
         all.push_str(&told);
     }
     match given.iter().find(|one| one.protocol() != "tcp") {
-        Some(other) => Err(format!(
-            "--advertise {other}: no -L is of this protocol; add one, or leave it out"
-        )),
+        Some(other) => Err(AddressError::NotListenedAt(other.to_string())),
         None => Ok(all),
     }
 }
 
 /// A locator that was given, with the port of this shard.
-fn moved(given: &Locator, bound: &Locator, index: u16, offset: u16) -> Result<String, String> {
-    let text = |error: wire::locator::LocatorError| format!("--advertise: {error}");
-    let (host, port) = given.host_and_port().map_err(text)?;
-    let (_, bound_port) = bound.host_and_port().map_err(text)?;
+fn moved(
+    given: &Locator,
+    bound: &Locator,
+    index: u16,
+    offset: u16,
+) -> Result<String, AddressError> {
+    let (host, port) = given.host_and_port()?;
+    let (_, bound_port) = bound.host_and_port()?;
     let port = match port {
         0 => bound_port,
         port => offset_port(offset_port(port, index)?, offset)?,
@@ -130,26 +220,29 @@ fn moved(given: &Locator, bound: &Locator, index: u16, offset: u16) -> Result<St
 }
 
 /// A port as it is bound; if that is to all addresses, under the one of `tcp`.
-fn reachable(bound: &Locator, tcp: &str) -> Result<String, String> {
-    let (host, port) = bound.host_and_port().map_err(|error| error.to_string())?;
+fn reachable(bound: &Locator, tcp: &str) -> Result<String, AddressError> {
+    let (host, port) = bound.host_and_port()?;
     if host != "0.0.0.0" {
         return Ok(bound.original().to_owned());
     }
     let (host, _) = tcp_of(tcp)?;
     match host.parse::<Ipv4Addr>() {
         Ok(ip) => Ok(format!("{}:host={ip},port={port}", bound.protocol())),
-        Err(_) => Err(format!(
-            "{bound} is at all addresses, and clients are told the name {host}, which is none that datagrams can be sent to: add \
-             --advertise '{tcp};{}:host=ADDRESS,port=0'",
-            bound.protocol()
-        )),
+        Err(_) => Err(AddressError::NameForDatagrams {
+            bound: bound.to_string(),
+            protocol: bound.protocol().to_owned(),
+            host,
+            tcp: tcp.to_owned(),
+        }),
     }
 }
 
 /// Parses `HOST:PORT` of a listener; the host is an IPv4 address.
-pub fn host_port(text: &str) -> Result<SocketAddrV4, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} is no HOST:PORT such as 0.0.0.0:11400"))
+pub fn host_port(text: &str) -> Result<SocketAddrV4, AddressError> {
+    text.parse().map_err(|source| AddressError::NoHostPort {
+        text: text.to_owned(),
+        source,
+    })
 }
 
 /// `preferred`, or the listener next to `base` at the usual offset.
@@ -157,7 +250,7 @@ pub fn beside(
     preferred: Option<SocketAddrV4>,
     base: SocketAddrV4,
     offset: u16,
-) -> Result<SocketAddrV4, String> {
+) -> Result<SocketAddrV4, PortBeyond> {
     match preferred {
         Some(address) => Ok(address),
         None => Ok(SocketAddrV4::new(
@@ -171,17 +264,19 @@ pub fn beside(
 ///
 /// # Errors
 /// Nothing was given to advertise and `bound` stands for all addresses of the machine, so that nobody could use it.
-pub fn advertised(given: Option<&str>, bound: SocketAddrV4, index: u16) -> Result<String, String> {
+pub fn advertised(
+    given: Option<&str>,
+    bound: SocketAddrV4,
+    index: u16,
+) -> Result<String, AddressError> {
     let Some(given) = given else {
         return match *bound.ip() {
-            Ipv4Addr::UNSPECIFIED => Err("the address to listen on is 0.0.0.0, which says nothing to others: add \
-                 --advertise tcp:host=ADDRESS,port=PORT with an address under which clients reach this process"
-                .to_owned()),
+            Ipv4Addr::UNSPECIFIED => Err(AddressError::NothingToAdvertise),
             ip => Ok(format!("tcp:host={ip},port={}", bound.port())),
         };
     };
-    let found = tcp_of(given).map_err(|error| format!("--advertise: {error}"))?;
-    with_port(found, bound, index).map_err(|error| format!("--advertise: {error}"))
+    let locator = tcp_of(given).and_then(|found| with_port(found, bound, index));
+    locator.map_err(AddressError::of(ADVERTISE))
 }
 
 /// The locator that other servers are told of a backup that listens at `bound`: what was given for that, or where clients are told that the
@@ -191,32 +286,27 @@ pub fn peer_advertised(
     of_clients: Option<&str>,
     bound: SocketAddrV4,
     index: u16,
-) -> Result<String, String> {
+) -> Result<String, AddressError> {
     if let Some(given) = given {
-        let found = tcp_of(given).map_err(|error| format!("--peerAdvertise: {error}"))?;
-        return with_port(found, bound, index).map_err(|error| format!("--peerAdvertise: {error}"));
+        let locator = tcp_of(given).and_then(|found| with_port(found, bound, index));
+        return locator.map_err(AddressError::of(PEER_ADVERTISE));
     }
     match of_clients {
         Some(of_clients) => {
-            let (host, _) = tcp_of(of_clients).map_err(|error| format!("--advertise: {error}"))?;
+            let (host, _) = tcp_of(of_clients).map_err(AddressError::of(ADVERTISE))?;
             Ok(format!("tcp:host={host},port={}", bound.port()))
         }
-        None if bound.ip().is_unspecified() => Err(
-            "the address to listen on for other servers is 0.0.0.0, which says nothing to them: add \
-             --peerAdvertise tcp:host=ADDRESS,port=PORT with an address under which they reach this process"
-                .to_owned(),
-        ),
+        None if bound.ip().is_unspecified() => Err(AddressError::NothingToAdvertiseToPeers),
         None => Ok(format!("tcp:host={},port={}", bound.ip(), bound.port())),
     }
 }
 
 /// Of the first `tcp` locator in a list.
-fn tcp_of(list: &str) -> Result<(String, u16), String> {
-    let locators = parse_list(list).map_err(|error| error.to_string())?;
+fn tcp_of(list: &str) -> Result<(String, u16), AddressError> {
+    let locators = parse_list(list)?;
     let tcp = locators.iter().find(|one| one.protocol() == "tcp");
     let locator = tcp.or(locators.first());
-    let locator = locator.ok_or_else(|| "there is no locator".to_owned())?;
-    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+    let (host, port) = locator.ok_or(AddressError::NoLocator)?.tcp()?;
     Ok((host.to_owned(), port))
 }
 
@@ -225,7 +315,7 @@ fn with_port(
     (host, port): (String, u16),
     bound: SocketAddrV4,
     index: u16,
-) -> Result<String, String> {
+) -> Result<String, AddressError> {
     let port = match port {
         0 => bound.port(),
         port => offset_port(port, index)?,
@@ -254,12 +344,12 @@ mod tests {
                 admin: Address::new("10.0.0.1", 8),
             },
         ];
-        assert_eq!(found, Ok(expected));
+        assert_eq!(found.unwrap(), expected);
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_with_a_reason() {
-        let error = |text| coordinators(text).unwrap_err();
+        let error = |text| coordinators(text).unwrap_err().to_string();
         assert!(
             error("infrc:host=a,port=1").contains("use tcp"),
             "{}",
@@ -276,6 +366,7 @@ mod tests {
         assert!(
             advertised(None, any, 0)
                 .unwrap_err()
+                .to_string()
                 .contains("--advertise")
         );
         assert_eq!(
@@ -319,9 +410,11 @@ mod tests {
             "tcp:host=10.0.0.2,port=12201;fast+udp:host=10.9.0.2,port=601;\
              fast+dpdk:host=10.9.1.2,mac=02:00:00:00:00:01,port=13248"
         );
-        let error = with_fast("tcp:host=name,port=1", None, &bound, 0, 0).unwrap_err();
+        let error = with_fast("tcp:host=name,port=1", None, &bound, 0, 0);
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("--advertise"), "{error}");
-        let error = with_fast(tcp, Some(given), &[], 0, 0).unwrap_err();
+        let error = with_fast(tcp, Some(given), &[], 0, 0);
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("no -L is of this protocol"), "{error}");
         assert_eq!(with_fast(tcp, None, &[], 0, 0).unwrap(), tcp);
     }
@@ -334,17 +427,17 @@ mod tests {
         };
         let expected = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7);
         let fast = "fast+udp:host=127.0.0.1,port=8";
-        assert_eq!(listen(&[fast, "tcp:host=127.0.0.1,port=7"]), Ok(expected));
         assert_eq!(
-            listen(&["tcp:host=127.0.0.1,port=7;fast+udp:host=127.0.0.1,port=8"]),
-            Ok(expected)
+            listen(&[fast, "tcp:host=127.0.0.1,port=7"]).unwrap(),
+            expected
         );
-        assert!(listen(&[fast]).unwrap_err().contains("add one"));
-        assert!(
-            listen(&["tcp:host=127.0.0.1,port=7", "tcp:host=127.0.0.1,port=9"])
-                .unwrap_err()
-                .contains("more than one")
+        assert_eq!(
+            listen(&["tcp:host=127.0.0.1,port=7;fast+udp:host=127.0.0.1,port=8"]).unwrap(),
+            expected
         );
+        assert!(matches!(listen(&[fast]), Err(AddressError::NoTcp)));
+        let two = listen(&["tcp:host=127.0.0.1,port=7", "tcp:host=127.0.0.1,port=9"]);
+        assert!(matches!(two, Err(AddressError::SeveralTcp)));
     }
 
     #[test]
@@ -369,11 +462,13 @@ mod tests {
         assert!(
             locator(None, None, any)
                 .unwrap_err()
+                .to_string()
                 .contains("--peerAdvertise")
         );
         assert!(
             locator(Some("x"), None, any)
                 .unwrap_err()
+                .to_string()
                 .contains("--peerAdvertise")
         );
     }

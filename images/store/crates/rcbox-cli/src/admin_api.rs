@@ -11,8 +11,9 @@ use admin::{
     MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
     UndrainMemberRequest,
 };
-use program::locators::coordinators;
-use program::tokio_runtime;
+use net::Address;
+use program::locators::{AddressError, coordinators};
+use program::{NoRuntime, tokio_runtime};
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
@@ -20,41 +21,67 @@ use tonic::transport::{Channel, Endpoint};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why the admin API has not done what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminApiError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    NoRuntime(#[from] NoRuntime),
+    /// In the coordinator's words.
+    #[error("{0}")]
+    Refused(String),
+    #[error(
+        "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
+         port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
+        list(.0)
+    )]
+    NoAnswer(Vec<(Address, Problem)>),
+}
+
+/// What one of several coordinators has said, or not.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    #[error("{}", chain(.0))]
+    NotReached(#[from] tonic::transport::Error),
+    #[error("{}", .0.message())]
+    Said(#[from] tonic::Status),
+}
+
+fn list(problems: &[(Address, Problem)]) -> String {
+    let texts = problems.iter();
+    let texts = texts.map(|(address, problem)| format!("{address}: {problem}"));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
 /// Asks the first coordinator of the list whose admin API answers.
 fn call<A>(
     locators: &str,
     call: impl AsyncFn(&mut AdminClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
-) -> Result<A, String> {
+) -> Result<A, AdminApiError> {
     let coordinators = coordinators(locators)?;
     tokio_runtime()?.block_on(async {
         let mut problems = Vec::new();
         for coordinator in &coordinators {
             let address = &coordinator.admin;
             let answer = async {
-                let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
+                let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
                 let channel = endpoint
                     .connect_timeout(CONNECT_TIMEOUT)
                     .timeout(TIMEOUT)
                     .connect()
-                    .await
-                    .map_err(|error| chain(&error))?;
-                let answer = call(&mut AdminClient::new(channel)).await;
-                match answer {
-                    Ok(answer) => Ok(Ok(answer.into_inner())),
-                    Err(status) if is_refusal(&status) => Ok(Err(status.message().to_owned())),
-                    Err(status) => Err(status.message().to_owned()),
-                }
+                    .await?;
+                Ok(call(&mut AdminClient::new(channel)).await?.into_inner())
             };
             match answer.await {
-                Ok(answer) => return answer,
-                Err(problem) => problems.push(format!("{address}: {problem}")),
+                Ok(answer) => return Ok(answer),
+                Err(Problem::Said(status)) if is_refusal(&status) => {
+                    return Err(AdminApiError::Refused(status.message().to_owned()));
+                }
+                Err(problem) => problems.push((address.clone(), problem)),
             }
         }
-        Err(format!(
-            "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
-             port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
-            problems.join("; ")
-        ))
+        Err(AdminApiError::NoAnswer(problems))
     })
 }
 
@@ -83,7 +110,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// The store as its coordinator sees it.
-pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, String> {
+pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.get_cluster_status(GetClusterStatusRequest {}).await
     })
@@ -93,14 +120,17 @@ pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, String> {
 pub fn accept_loss(
     coordinator: &str,
     request: &AcceptLossRequest,
-) -> Result<AcceptLossResponse, String> {
+) -> Result<AcceptLossResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.accept_loss(request.clone()).await
     })
 }
 
 /// Takes a member out of the store.
-pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result<(), String> {
+pub fn remove_member(
+    coordinator: &str,
+    request: &RemoveMemberRequest,
+) -> Result<(), AdminApiError> {
     call(coordinator, async |client| {
         client.remove_member(request.clone()).await
     })
@@ -111,14 +141,17 @@ pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result
 pub fn finalize_upgrade(
     coordinator: &str,
     request: FinalizeUpgradeRequest,
-) -> Result<FinalizeUpgradeResponse, String> {
+) -> Result<FinalizeUpgradeResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.finalize_upgrade(request).await
     })
 }
 
 /// Changes what can be changed while the store runs.
-pub fn set_settings(coordinator: &str, request: SetSettingsRequest) -> Result<Settings, String> {
+pub fn set_settings(
+    coordinator: &str,
+    request: SetSettingsRequest,
+) -> Result<Settings, AdminApiError> {
     let set = call(coordinator, async |client| {
         client.set_settings(request.clone()).await
     })?;
@@ -126,7 +159,7 @@ pub fn set_settings(coordinator: &str, request: SetSettingsRequest) -> Result<Se
 }
 
 /// A member is to leave the store.
-pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, String> {
+pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, AdminApiError> {
     let request = DrainMemberRequest {
         name: name.to_owned(),
         expected_cluster_id: 0,
@@ -138,7 +171,7 @@ pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, String> {
 }
 
 /// A member stays after all.
-pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), String> {
+pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), AdminApiError> {
     let request = UndrainMemberRequest {
         name: name.to_owned(),
         expected_cluster_id: 0,
@@ -153,7 +186,7 @@ pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), String> {
 pub fn migrate_tablet(
     coordinator: &str,
     request: &MigrateTabletRequest,
-) -> Result<MigrateTabletResponse, String> {
+) -> Result<MigrateTabletResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.migrate_tablet(request.clone()).await
     })
@@ -163,7 +196,7 @@ pub fn migrate_tablet(
 pub fn give_up_migration(
     coordinator: &str,
     request: &GiveUpMigrationRequest,
-) -> Result<(), String> {
+) -> Result<(), AdminApiError> {
     call(coordinator, async |client| {
         client.give_up_migration(*request).await
     })
@@ -171,7 +204,7 @@ pub fn give_up_migration(
 }
 
 /// A store that is made again does without these members' volumes.
-pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), String> {
+pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), AdminApiError> {
     let request = GiveUpVolumesRequest {
         members,
         expected_cluster_id: 0,
@@ -183,7 +216,7 @@ pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), St
 }
 
 /// What has happened to the store lately.
-pub fn events(coordinator: &str) -> Result<ListEventsResponse, String> {
+pub fn events(coordinator: &str) -> Result<ListEventsResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.list_events(ListEventsRequest {}).await
     })
@@ -193,14 +226,14 @@ pub fn events(coordinator: &str) -> Result<ListEventsResponse, String> {
 pub fn time_trace(
     coordinator: &str,
     request: &GetTimeTraceRequest,
-) -> Result<GetTimeTraceResponse, String> {
+) -> Result<GetTimeTraceResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.get_time_trace(request.clone()).await
     })
 }
 
 /// All tables, page by page.
-pub fn tables(coordinator: &str) -> Result<Vec<Table>, String> {
+pub fn tables(coordinator: &str) -> Result<Vec<Table>, AdminApiError> {
     let mut tables = Vec::new();
     let mut after_table_id = 0;
     loop {

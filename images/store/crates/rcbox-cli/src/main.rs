@@ -28,11 +28,14 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use program::EXIT_USAGE;
+use program::{EXIT_USAGE, NoRuntime};
 
+use admin_api::AdminApiError;
 use args::{Command, Member, Options, ProgramCommand, Rebuild, Recovery, Upgrade};
+use notation::NotationError;
 use out::{Out, Stop};
 use session::{Session, Settings};
+use settings::SettingError;
 
 /// Why a command did not do what was asked for.
 #[derive(Debug, PartialEq)]
@@ -49,9 +52,27 @@ pub enum Failure {
     Stopped,
 }
 
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Because(text)
+impl From<AdminApiError> for Failure {
+    fn from(error: AdminApiError) -> Failure {
+        Failure::Because(error.to_string())
+    }
+}
+
+impl From<NoRuntime> for Failure {
+    fn from(error: NoRuntime) -> Failure {
+        Failure::Because(error.to_string())
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Failure {
+        Failure::Because(error.to_string())
+    }
+}
+
+impl From<NotationError> for Failure {
+    fn from(error: NotationError) -> Failure {
+        Failure::Usage(error.to_string())
     }
 }
 

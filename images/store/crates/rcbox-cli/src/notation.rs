@@ -1,7 +1,7 @@
 //! How keys and values are written on a command line and shown: both are bytes, and need not be text.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
@@ -21,7 +21,7 @@ pub enum KeyNotation {
 
 impl KeyNotation {
     /// The key that is meant.
-    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, String> {
+    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, NotationError> {
         match self {
             KeyNotation::Text => Ok(argument.as_bytes().to_vec()),
             KeyNotation::Hex => from_hex(argument),
@@ -46,6 +46,21 @@ impl KeyNotation {
     }
 }
 
+/// Text that is not in the notation that was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotationError {
+    #[error("'{0}' is not written in hexadecimal digits, two for each byte")]
+    Hex(String),
+    #[error("{0:?} is not a whole number of 64 bits")]
+    Int(OsString),
+    #[error("{0:?} is not a number")]
+    Float(OsString),
+    #[error(
+        "in '{0}' a backslash is not followed by xHH (two hexadecimal digits), n, r, t or another backslash"
+    )]
+    Escape(String),
+}
+
 /// How values are written and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ValueNotation {
@@ -61,19 +76,18 @@ pub enum ValueNotation {
 
 impl ValueNotation {
     /// The value that is meant.
-    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, String> {
-        let number = |kind| format!("{argument:?} is not {kind}");
+    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, NotationError> {
         let text = || argument.to_str().unwrap_or_default();
         match self {
             ValueNotation::Text => Ok(argument.as_bytes().to_vec()),
             ValueNotation::Hex => from_hex(argument),
             ValueNotation::Int => match text().parse::<i64>() {
                 Ok(value) => Ok(value.to_le_bytes().to_vec()),
-                Err(_) => Err(number("a whole number of 64 bits")),
+                Err(_) => Err(NotationError::Int(argument.to_owned())),
             },
             ValueNotation::Float => match text().parse::<f64>() {
                 Ok(value) => Ok(value.to_le_bytes().to_vec()),
-                Err(_) => Err(number("a number")),
+                Err(_) => Err(NotationError::Float(argument.to_owned())),
             },
         }
     }
@@ -191,7 +205,7 @@ fn escape_bytes(shown: &mut String, bytes: &[u8]) {
 }
 
 /// The opposite of [`escape`].
-fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+fn unescape(text: &[u8]) -> Result<Vec<u8>, NotationError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, after)) = rest.split_first() {
@@ -217,11 +231,8 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn bad_escape(text: &[u8]) -> String {
-    format!(
-        "in '{}' a backslash is not followed by xHH (two hexadecimal digits), n, r, t or another backslash",
-        String::from_utf8_lossy(text)
-    )
+fn bad_escape(text: &[u8]) -> NotationError {
+    NotationError::Escape(String::from_utf8_lossy(text).into_owned())
 }
 
 fn digit(byte: u8) -> Option<u8> {
@@ -229,13 +240,8 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-fn from_hex(text: &OsStr) -> Result<Vec<u8>, String> {
-    let error = || {
-        format!(
-            "'{}' is not written in hexadecimal digits, two for each byte",
-            text.to_string_lossy()
-        )
-    };
+fn from_hex(text: &OsStr) -> Result<Vec<u8>, NotationError> {
+    let error = || NotationError::Hex(text.to_string_lossy().into_owned());
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
         return Err(error());
@@ -254,7 +260,7 @@ fn to_hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn read_hex(text: &str) -> Result<Vec<u8>, String> {
+    fn read_hex(text: &str) -> Result<Vec<u8>, NotationError> {
         KeyNotation::Hex.read(OsStr::new(text))
     }
 
@@ -263,7 +269,7 @@ mod tests {
         assert_eq!(read_hex("00ffA0"), Ok(vec![0, 255, 160]));
         assert_eq!(KeyNotation::Hex.show(&[0, 255, 160]), "00ffa0");
         for text in ["0", "0g", "äö", "+1", "0x"] {
-            assert!(read_hex(text).unwrap_err().contains(text));
+            assert_eq!(read_hex(text), Err(NotationError::Hex(text.to_owned())));
         }
     }
 
@@ -292,7 +298,8 @@ mod tests {
             "a\\xc2\\x9b\\xe2\\x80\\xaeb"
         );
         for text in ["\\", "a\\q", "\\x4", "\\xg0"] {
-            assert!(unescape(text.as_bytes()).unwrap_err().contains("backslash"));
+            let error = NotationError::Escape(text.to_owned());
+            assert_eq!(unescape(text.as_bytes()), Err(error));
         }
     }
 

@@ -9,7 +9,7 @@ use client::{Error, Object, ReadObject, RejectRules, TableId};
 use serde_json::{Map, Value, json};
 
 use super::args::{Get, Incr, Put, Rm, if_version};
-use super::notation::{KeyNotation, ValueNotation, escape, for_terminal};
+use super::notation::{KeyNotation, NotationError, ValueNotation, escape, for_terminal};
 use super::out::Out;
 use super::session::Session;
 use super::{Failure, complain};
@@ -17,10 +17,9 @@ use super::{Failure, complain};
 /// Reads keys or values from the command line; one that cannot be read is wrong use.
 fn read_all<T>(
     arguments: &[T],
-    read: impl Fn(&T) -> Result<Vec<u8>, String>,
+    read: impl Fn(&T) -> Result<Vec<u8>, NotationError>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let all: Result<_, String> = arguments.iter().map(read).collect();
-    all.map_err(Failure::Usage)
+    Ok(arguments.iter().map(read).collect::<Result<_, _>>()?)
 }
 
 impl Session {
@@ -155,7 +154,7 @@ fn failed_json(notation: KeyNotation, key: &[u8], error: &Error) -> Value {
 }
 
 pub fn put(session: &mut Session, put: &Put, out: &mut Out) -> Result<(), Failure> {
-    let key = put.keys.notation().read(&put.key).map_err(Failure::Usage)?;
+    let key = put.keys.notation().read(&put.key)?;
     let value = value_of(put, session.settings.input)?;
     let table = session.table(&put.table)?;
     let version = session
@@ -171,7 +170,7 @@ pub fn put(session: &mut Session, put: &Put, out: &mut Out) -> Result<(), Failur
 fn value_of(put: &Put, input: bool) -> Result<Vec<u8>, Failure> {
     let notation = put.values.notation;
     let bytes = match (&put.value, &put.file) {
-        (Some(value), _) => return notation.read(value).map_err(Failure::Usage),
+        (Some(value), _) => return Ok(notation.read(value)?),
         (None, Some(path)) => {
             let name = path.display().to_string();
             let file = File::open(path)
@@ -195,7 +194,7 @@ fn value_of(put: &Put, input: bool) -> Result<Vec<u8>, Failure> {
         _ => bytes.trim_ascii(),
     };
     let value = notation.read(OsStr::from_bytes(text));
-    value.map_err(Failure::Usage)
+    Ok(value?)
 }
 
 /// A value from a file or pipe, as long as it may be one.
@@ -255,11 +254,7 @@ pub fn rm(session: &mut Session, rm: &Rm, out: &mut Out) -> Result<(), Failure> 
 }
 
 pub fn incr(session: &mut Session, incr: &Incr, out: &mut Out) -> Result<(), Failure> {
-    let key = incr
-        .keys
-        .notation()
-        .read(&incr.key)
-        .map_err(Failure::Usage)?;
+    let key = incr.keys.notation().read(&incr.key)?;
     let rules = incr.conditions.rules();
     let by = &incr.by;
     let (version, value) = if incr.float {

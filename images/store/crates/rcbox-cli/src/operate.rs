@@ -39,7 +39,9 @@ fn show_loss(settings: &Settings, server: ServerId, out: &mut Out) -> Result<(),
     let recovery = recoveries
         .find(|recovery| recovery.server_id == server.0 && recovery.tablets_left > 0)
         .ok_or_else(|| {
-            format!("no recovery of server {server} is under way; the status names those that are")
+            Failure::Because(format!(
+                "no recovery of server {server} is under way; the status names those that are"
+            ))
         })?;
     if out.json {
         return out.json_line(&show::recovery_json(recovery));

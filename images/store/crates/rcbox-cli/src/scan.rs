@@ -12,7 +12,7 @@ use super::session::Session;
 pub fn run(session: &mut Session, scan: &Scan, out: &mut Out) -> Result<(), Failure> {
     let notation = scan.keys.notation();
     let prefix = match &scan.prefix {
-        Some(prefix) => notation.read(prefix).map_err(Failure::Usage)?,
+        Some(prefix) => notation.read(prefix)?,
         None => Vec::new(),
     };
     let table = session.table(&scan.table)?;

@@ -103,7 +103,7 @@ const LEVELS: [(&str, LogLevel); 5] = [
 ];
 
 impl Setting {
-    fn parse(&self, text: &str) -> Result<u32, String> {
+    fn parse(&self, text: &str) -> Result<u32, SettingError> {
         let level = LEVELS.iter().find(|(name, _)| *name == text);
         if let Some((_, level)) = level.filter(|_| self.is_level) {
             return Ok(*level as u32);
@@ -111,9 +111,13 @@ impl Setting {
         let number = text.parse().ok().filter(|_| !self.is_level);
         let (least, most) = (self.range.start(), self.range.end());
         let inside = number.filter(|number| self.range.contains(number));
-        inside.ok_or_else(|| match self.is_level {
-            true => format!("{} is error, warn, info, debug or trace", self.name),
-            false => format!("{} is a number from {least} to {most}", self.name),
+        inside.ok_or(match self.is_level {
+            true => SettingError::Level(self.name),
+            false => SettingError::Range {
+                name: self.name,
+                least: *least,
+                most: *most,
+            },
         })
     }
 
@@ -127,15 +131,32 @@ impl Setting {
 }
 
 /// The setting of this name.
-fn setting(name: &str) -> Result<&'static Setting, String> {
+/// What a setting cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    #[error("{0} is error, warn, info, debug or trace")]
+    Level(&'static str),
+    #[error("{name} is a number from {least} to {most}")]
+    Range {
+        name: &'static str,
+        least: u32,
+        most: u32,
+    },
+    #[error("{:?} has no '=': write NAME=VALUE", escape(.0.as_bytes()))]
+    NoValue(String),
+    #[error("there is no setting {:?}; there are {}", escape(name.as_bytes()), names())]
+    Unknown { name: String },
+}
+
+fn names() -> String {
+    let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+    names.join(", ")
+}
+
+fn setting(name: &str) -> Result<&'static Setting, SettingError> {
     let found = SETTINGS.iter().find(|setting| setting.name == name);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
-        format!(
-            "there is no setting {:?}; there are {}",
-            escape(name.as_bytes()),
-            names.join(", ")
-        )
+    found.ok_or_else(|| SettingError::Unknown {
+        name: name.to_owned(),
     })
 }
 
@@ -151,9 +172,9 @@ pub fn run(settings: &Settings, command: &Command, out: &mut Out) -> Result<(), 
         }
         Command::Set { values: asked } => {
             for one in asked {
-                let (name, value) = one.split_once('=').ok_or_else(|| {
-                    format!("{:?} has no '=': write NAME=VALUE", escape(one.as_bytes()))
-                })?;
+                let (name, value) = one
+                    .split_once('=')
+                    .ok_or_else(|| SettingError::NoValue(one.clone()))?;
                 let setting = setting(name)?;
                 (setting.set)(&mut values, Some(setting.parse(value)?));
             }
@@ -272,17 +293,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_says_what_can() {
-        let error = |name: &str, value: &str| setting(name).and_then(|it| it.parse(value));
-        assert_eq!(
-            error("replicas", "9").unwrap_err(),
-            "replicas is a number from 1 to 8"
-        );
-        assert!(error("logLevel", "3").unwrap_err().contains("error, warn"));
-        assert!(error("pollMicros", "info").is_err());
-        assert!(
-            error("copies", "2")
-                .unwrap_err()
-                .contains("there are replicas, minReplicas")
-        );
+        let error = |name: &str, value: &str| {
+            let parsed = setting(name).and_then(|it| it.parse(value));
+            parsed.unwrap_err().to_string()
+        };
+        assert_eq!(error("replicas", "9"), "replicas is a number from 1 to 8");
+        assert!(error("logLevel", "3").contains("error, warn"));
+        assert!(error("pollMicros", "info").contains("pollMicros is a number"));
+        assert!(error("copies", "2").contains("there are replicas, minReplicas"));
     }
 }

@@ -46,10 +46,25 @@ enum Request {
     Tell(String),
 }
 
+/// A line that is no command.
+#[derive(Debug, thiserror::Error)]
+enum NotUnderstood {
+    #[error("a quote is not closed, or a backslash ends the line")]
+    Unfinished,
+    /// As the parser of command lines says it.
+    #[error("{}", plain_text(.0))]
+    NoCommand(#[from] clap::Error),
+}
+
+fn plain_text(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
+}
+
 /// Understands one line, given the table that is in use.
-fn understand(line: &str, table: Option<&str>) -> Result<Request, String> {
+fn understand(line: &str, table: Option<&str>) -> Result<Request, NotUnderstood> {
     let Some(mut words) = shlex::split(line) else {
-        return Err("a quote is not closed, or a backslash ends the line".to_owned());
+        return Err(NotUnderstood::Unfinished);
     };
     if words.is_empty() {
         return Ok(Request::Nothing);
@@ -69,10 +84,7 @@ fn understand(line: &str, table: Option<&str>) -> Result<Request, String> {
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
             Ok(Request::Tell(error.to_string()))
         }
-        Err(error) => {
-            let text = error.to_string();
-            Err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
-        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -100,7 +112,8 @@ fn script(settings: Settings, json: bool) -> Result<(), Failure> {
         let line = line.map_err(|error| at_line(&format!("cannot read it: {error}")))?;
         let mut out = Out::new(json, Stop::default());
         out.is_one_of_many = true;
-        let request = understand(&line, table.as_deref()).map_err(|text| at_line(&text))?;
+        let request =
+            understand(&line, table.as_deref()).map_err(|error| at_line(&error.to_string()))?;
         let result = match request {
             Request::Nothing => Ok(()),
             Request::Exit => return Ok(()),
@@ -202,7 +215,7 @@ impl Prompt {
                 let _ = write!(io::stdout(), "{text}");
             }
             Ok(Request::Run { command, json }) => self.carry_out(*command, json)?,
-            Err(text) => complain(&text),
+            Err(error) => complain(&error.to_string()),
         }
         Ok(true)
     }
@@ -311,7 +324,7 @@ mod tests {
         match understand(line, table) {
             Ok(Request::Run { command, json }) => format!("{command:?} json={json}"),
             Ok(other) => format!("{other:?}"),
-            Err(text) => text,
+            Err(error) => error.to_string(),
         }
     }
 

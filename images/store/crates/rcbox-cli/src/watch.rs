@@ -40,7 +40,7 @@ fn object(
     out: &mut Out,
 ) -> Result<(), Failure> {
     let notation = watch.keys.notation();
-    let key = notation.read(key).map_err(Failure::Usage)?;
+    let key = notation.read(key)?;
     let table = session.table(table_name)?;
     let mut shown_version = None;
     let mut outputs = 0;

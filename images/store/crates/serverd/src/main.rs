@@ -2,6 +2,7 @@
 
 mod actions;
 mod driver;
+mod error;
 mod memory;
 mod options;
 mod pages;
@@ -22,6 +23,7 @@ use daemon::runtime::{raise_file_limit, run_until_signal};
 use program::locators::{HTTP_PORT_OFFSET, beside, tcp_listen_address};
 use program::tokio_runtime;
 
+use error::ServerError;
 use memory::commit_ahead;
 use options::{Options, check};
 use process::Process;
@@ -29,15 +31,15 @@ use settings::Settings;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Err(text) = check(&options) {
-        eprintln!("error: {text}");
+    if let Err(error) = check(&options) {
+        eprintln!("error: {error}");
         return ExitCode::from(program::EXIT_USAGE);
     }
     program::report(run(&options))
 }
 
 /// Runs until a signal ends it.
-fn run(options: &Options) -> Result<(), String> {
+fn run(options: &Options) -> Result<(), ServerError> {
     options.logging.start();
     raise_file_limit();
     give_back_at_once();
@@ -54,12 +56,13 @@ fn run(options: &Options) -> Result<(), String> {
         ..
     } = process;
     if options.commit_ahead && !options.backup_only {
-        probe.set_to_commit(commit_ahead(memory, options.huge_pages)?);
+        let left = commit_ahead(memory, options.huge_pages).map_err(ServerError::Spawn)?;
+        probe.set_to_commit(left);
     }
     let base = tcp_listen_address(&options.local)?;
     tokio_runtime()?.block_on(async {
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
-        let address = http.local_addr().map_err(|error| error.to_string())?;
+        let address = http.local_addr().map_err(ServerError::NoHttpAddress)?;
         tracing::info!(http = %address, "serving health and metrics");
         if !ports.is_empty() {
             let ports = Arc::new(ports);
@@ -69,6 +72,7 @@ fn run(options: &Options) -> Result<(), String> {
         run_until_signal(loops, |stop| {
             http::serve(http, Arc::new(probe), stop.wait())
         })
-        .await
+        .await?;
+        Ok(())
     })
 }

@@ -1,5 +1,6 @@
 //! The memory of objects is committed ahead of its use.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ const PAUSES: u32 = 4;
 pub fn commit_ahead(
     ranges: impl IntoIterator<Item = Range<*const u8>>,
     pages: HugePages,
-) -> Result<Arc<ToCommit>, String> {
+) -> io::Result<Arc<ToCommit>> {
     let ranges: Vec<_> = ranges
         .into_iter()
         .map(|range| whole_huge_pages(range.start.addr()..range.end.addr()))
@@ -51,7 +52,6 @@ pub fn commit_ahead(
         .name("memory".to_owned())
         .spawn(commit)
         .map(|_| left)
-        .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 /// How much memory is still to be committed ahead of its use.

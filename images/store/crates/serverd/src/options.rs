@@ -171,35 +171,51 @@ Examples:
   server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.2,port=12100 -L fast+udp:host=10.0.0.2,port=12100
   server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.2,port=12100 -L fast+dpdk:host=192.168.101.29,port=12247 --dpdk '-a 0000:03:00.1'";
 
+/// Options that do not go together.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UsageError {
+    #[error(
+        "-M and -B: a server that is neither master nor backup does nothing; leave one of them out"
+    )]
+    Nothing,
+    #[error(
+        "-B -r {0}: a backup only has no objects to keep copies of; give -r to the masters, and leave it out here"
+    )]
+    ReplicasOfNothing(u8),
+    #[error(
+        "-B --hugePages: a backup only has no objects to keep in reserved pages; leave one of them out"
+    )]
+    PagesForNothing,
+    #[error("--minReplicas {0} without -r: say with -r how many copies there shall be")]
+    MinWithoutReplicas(u8),
+    #[error(
+        "-r {replicas} --minReplicas {min}: with {replicas} copies there are never {min}; give at most {replicas}"
+    )]
+    MinAboveReplicas { replicas: u8, min: u8 },
+    #[error("-M {0}: {0} is for backups, and a master only has none; leave one of them out")]
+    OfBackups(&'static str),
+    #[error(
+        "--durability flushed without -f: memory survives no loss of power; give a file or block device with -f"
+    )]
+    FlushedMemory,
+}
+
 /// What the command line parser cannot check; a wrong use, not a failure.
-pub fn check(options: &Options) -> Result<(), String> {
-    let (r, min) = (options.replicas, options.min_replicas);
-    let wrong = |text: &str| Err(text.to_owned());
+pub fn check(options: &Options) -> Result<(), UsageError> {
+    let (replicas, min) = (options.replicas, options.min_replicas);
     if options.master_only && options.backup_only {
-        return wrong(
-            "-M and -B: a server that is neither master nor backup does nothing; leave one of them out",
-        );
+        return Err(UsageError::Nothing);
     }
-    if options.backup_only && r > 0 {
-        return Err(format!(
-            "-B -r {r}: a backup only has no objects to keep copies of; give -r to the masters, and leave it out here"
-        ));
+    if options.backup_only && replicas > 0 {
+        return Err(UsageError::ReplicasOfNothing(replicas));
     }
     if options.backup_only && options.huge_pages.are_reserved() {
-        return wrong(
-            "-B --hugePages: a backup only has no objects to keep in reserved pages; leave one of them out",
-        );
+        return Err(UsageError::PagesForNothing);
     }
     match min {
-        Some(min) if r == 0 => {
-            return Err(format!(
-                "--minReplicas {min} without -r: say with -r how many copies there shall be"
-            ));
-        }
-        Some(min) if min > r => {
-            return Err(format!(
-                "-r {r} --minReplicas {min}: with {r} copies there are never {min}; give at most {r}"
-            ));
+        Some(min) if replicas == 0 => return Err(UsageError::MinWithoutReplicas(min)),
+        Some(min) if min > replicas => {
+            return Err(UsageError::MinAboveReplicas { replicas, min });
         }
         _ => {}
     }
@@ -207,23 +223,19 @@ pub fn check(options: &Options) -> Result<(), String> {
         return check_master_only(options);
     }
     if options.durability == Some(Durability::Flushed) && options.file.is_none() {
-        return wrong(
-            "--durability flushed without -f: memory survives no loss of power; give a file or block device with -f",
-        );
+        return Err(UsageError::FlushedMemory);
     }
     Ok(())
 }
 
-fn check_master_only(options: &Options) -> Result<(), String> {
+fn check_master_only(options: &Options) -> Result<(), UsageError> {
     let of_backups = [
         ("-f", options.file.is_some()),
         ("--segmentFrames", options.segment_frames.is_some()),
         ("--durability", options.durability.is_some()),
     ];
     match of_backups.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(format!(
-            "-M {option}: {option} is for backups, and a master only has none; leave one of them out"
-        )),
+        Some((option, _)) => Err(UsageError::OfBackups(option)),
         None => Ok(()),
     }
 }
@@ -232,7 +244,7 @@ fn check_master_only(options: &Options) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn checked(arguments: &[&str]) -> Result<(), String> {
+    fn checked(arguments: &[&str]) -> Result<(), UsageError> {
         let local = "tcp:host=127.0.0.1,port=1";
         let always = ["server", "-C", local, "-L", local];
         let all = always.iter().chain(arguments);
@@ -251,7 +263,7 @@ mod tests {
             (&["-r", "2", "--durability", "flushed"], "with -f"),
             (&["-B", "--hugePages", "reserved"], "leave one of them out"),
         ] {
-            let error = checked(arguments).expect_err("refused");
+            let error = checked(arguments).expect_err("refused").to_string();
             assert!(error.contains(text), "{arguments:?}: {error}");
         }
     }

@@ -1,5 +1,6 @@
 //! Pages of which the memory for objects is made.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -36,6 +37,16 @@ impl HugePages {
     }
 }
 
+/// There are not as many reserved pages as are needed.
+#[derive(Debug)]
+pub struct PagesError {
+    wanted: usize,
+    pool: Pool,
+    errno: Errno,
+}
+
+impl std::error::Error for PagesError {}
+
 /// Zeroed memory of pages that were reserved, for as long as the process lives.
 pub struct Reserved {
     rest: &'static mut [u8],
@@ -44,13 +55,16 @@ pub struct Reserved {
 impl Reserved {
     /// # Errors
     /// There are not as many pages; says how many there are, and how to get more. `None`: `pages` are not to be reserved ones.
-    pub fn new(pages: HugePages, bytes: usize) -> Result<Option<Reserved>, String> {
+    pub fn new(pages: HugePages, bytes: usize) -> Result<Option<Reserved>, PagesError> {
         let Some(page_bytes) = pages.reserved_bytes() else {
             return Ok(None);
         };
         let wanted = bytes.div_ceil(page_bytes);
-        let rest = map(wanted, page_bytes)
-            .map_err(|errno| Pool::read(page_bytes).why_not(wanted, errno))?;
+        let rest = map(wanted, page_bytes).map_err(|errno| PagesError {
+            wanted,
+            pool: Pool::read(page_bytes),
+            errno,
+        })?;
         let mib = bytes >> 20;
         tracing::info!(
             pages = wanted,
@@ -104,6 +118,7 @@ fn map(pages: usize, page_bytes: usize) -> Result<&'static mut [u8], Errno> {
 }
 
 /// What the kernel says of the pages of one size.
+#[derive(Debug)]
 struct Pool {
     page_bytes: usize,
     path: PathBuf,
@@ -132,29 +147,40 @@ impl Pool {
             path,
         }
     }
+}
 
-    fn why_not(&self, wanted: usize, errno: Errno) -> String {
-        let (size, resource) = match self.page_bytes >> 30 {
-            0 => (format!("{} MiB", self.page_bytes >> 20), "hugepages-2Mi"),
+/// How many there are, and how to get more.
+impl fmt::Display for PagesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PagesError {
+            wanted,
+            pool,
+            errno,
+        } = self;
+        let (size, resource) = match pool.page_bytes >> 30 {
+            0 => (format!("{} MiB", pool.page_bytes >> 20), "hugepages-2Mi"),
             gib => (format!("{gib} GiB"), "hugepages-1Gi"),
         };
         let wants = format!("--hugePages: {wanted} reserved pages of {size} are needed");
-        let Some((all, free)) = self.counts else {
-            return format!(
+        let Some((all, free)) = pool.counts else {
+            return write!(
+                f,
                 "{wants}, and this machine has none of that size ({errno}); use another --hugePages, or start its kernel with \
                  hugepagesz={size} hugepages={wanted}",
                 size = size.replace(" MiB", "M").replace(" GiB", "G"),
             );
         };
-        if free >= wanted {
-            return format!(
+        if free >= *wanted {
+            return write!(
+                f,
                 "{wants}, {free} are free on this machine, and this process gets none of them: {errno}. In a container, its limit \
                  {resource} has to be as high"
             );
         }
-        let path = self.path.join("nr_hugepages");
+        let path = pool.path.join("nr_hugepages");
         let more = all + (wanted - free);
-        format!(
+        write!(
+            f,
             "{wants}, and {free} of {all} are free on this machine; reserve {more} as root, best at boot, before memory is in pieces: \
              echo {more} > {path} (for 2 MiB: sysctl vm.nr_hugepages={more}). On a node of Kubernetes, restart the kubelet then, and give the \
              container {resource}. Or use --hugePages transparent, or a smaller -t",
@@ -175,9 +201,17 @@ mod tests {
         }
     }
 
+    fn why(counts: Option<(usize, usize)>) -> String {
+        let error = PagesError {
+            wanted: 100,
+            pool: pool(counts),
+            errno: Errno::NOMEM,
+        };
+        error.to_string()
+    }
+
     #[test]
     fn pages_that_are_missing_are_counted_and_how_to_get_them_is_said() {
-        let why = |counts| pool(counts).why_not(100, Errno::NOMEM);
         let short = why(Some((40, 30)));
         assert!(short.contains("100 reserved pages of 2 MiB are needed, and 30 of 40 are free"));
         assert!(short.contains("sysctl vm.nr_hugepages=110"), "{short}");
@@ -195,7 +229,7 @@ mod tests {
         let Err(error) = Reserved::new(HugePages::Reserved, 1 << 50) else {
             panic!("a pebibyte");
         };
-        assert!(error.contains("536870912 reserved pages"), "{error}");
+        assert_eq!(error.wanted, 536_870_912, "{error}");
         assert!(matches!(Reserved::new(HugePages::Transparent, 1), Ok(None)));
     }
 }

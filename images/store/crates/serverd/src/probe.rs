@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daemon::mailbox::Mailbox;
+use daemon::mailbox::{Mailbox, NoAnswer};
 use daemon::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 use ports::Ports;
 use wire::time::Time;
@@ -154,12 +154,11 @@ impl daemon::http::Probe for Probe {
         }
     }
 
-    fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
+    fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, NoAnswer>> + Send + '_>> {
         Box::pin(async {
             let mut shards = Vec::new();
             for shard in &self.shards {
-                let numbers = shard.mailbox.ask(Question::Numbers).await;
-                let numbers = numbers.map_err(|error| error.to_string())?;
+                let numbers = shard.mailbox.ask(Question::Numbers).await?;
                 let mut samples = of_shard(&numbers.stats);
                 if self.has_replicas {
                     samples.extend(of_replication(&numbers.replication));

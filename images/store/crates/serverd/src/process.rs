@@ -10,7 +10,7 @@ use backup::Layout;
 use daemon::container;
 use daemon::mailbox::Mailbox;
 use daemon::random::random_u64;
-use daemon::runtime::Loop;
+use daemon::runtime::{Loop, PollingFailed, RuntimeError};
 use master::Identity;
 use net::{Address, Audience, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
 use ports::{Ports, Serves, places};
@@ -23,12 +23,13 @@ use server::{BackupConfig, Config, Server};
 
 use super::actions::Unopened;
 use super::driver::{Driver, Parts};
+use super::error::ServerError;
 use super::options::Options;
 use super::probe::Probe;
 use super::session::Session;
 use super::settings::{BackupSettings, Buffers, Settings};
 use super::storage::{AnyStorage, Place, ProcessMemory, Reporter};
-use crate::pages::Reserved;
+use crate::pages::{PagesError, Reserved};
 
 pub struct Process<'a> {
     options: &'a Options,
@@ -70,7 +71,7 @@ struct Prepared {
 }
 
 impl Process<'_> {
-    pub fn new(options: &Options, settings: Settings) -> Result<Process<'_>, String> {
+    pub fn new(options: &Options, settings: Settings) -> Result<Process<'_>, ServerError> {
         let process = random_u64()?;
         let host_name = || {
             rustix::system::uname()
@@ -109,14 +110,19 @@ impl Process<'_> {
     }
 
     /// Starts the shard with this index; they are started in order.
-    pub fn start_shard(&mut self, index: u16) -> Result<Loop, String> {
+    pub fn start_shard(&mut self, index: u16) -> Result<Loop, ServerError> {
         let options = self.options;
         let mut reactor = self.reactor()?;
         let base = tcp_listen_address(&options.local)?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
         let (_, bound) = reactor
             .listen(address, Protocol::Rpc, Audience::Clients)
-            .map_err(|error| format!("cannot listen at {address} for clients: {error}"))?;
+            .map_err(|error| ServerError::Listen {
+                address,
+                what: "clients",
+                error,
+                advice: "",
+            })?;
         let fast = self.open_ports(index, &mut reactor)?;
         let given = options.advertise.as_deref();
         let tcp = advertised(given, bound, index)?;
@@ -171,7 +177,7 @@ impl Process<'_> {
             reporter,
             started_with: self.reactor_options(),
         });
-        self.spawn(format!("shard-{index}"), reactor, driver)
+        Ok(self.spawn(format!("shard-{index}"), reactor, driver)?)
     }
 
     fn spawn(
@@ -179,14 +185,12 @@ impl Process<'_> {
         name: String,
         mut reactor: Reactor,
         mut driver: Driver,
-    ) -> Result<Loop, String> {
+    ) -> Result<Loop, RuntimeError> {
         let (thread, time_trace) = (name.clone(), self.options.time_trace);
         Loop::spawn_with(name, reactor.remote(), move || {
             let _recorder = time_trace.then(|| trace::start(&thread));
-            reactor
-                .run(&mut driver)
-                .map_err(|error| format!("polling failed: {error}"))?;
-            driver.finish()
+            reactor.run(&mut driver).map_err(PollingFailed)?;
+            Ok(driver.finish()?)
         })
     }
 
@@ -202,8 +206,8 @@ impl Process<'_> {
         }
     }
 
-    fn reactor(&self) -> Result<Reactor, String> {
-        Reactor::new(self.reactor_options()).map_err(|error| format!("cannot poll: {error}"))
+    fn reactor(&self) -> Result<Reactor, ServerError> {
+        Reactor::new(self.reactor_options()).map_err(ServerError::Poll)
     }
 
     fn prepare_backup(
@@ -211,7 +215,7 @@ impl Process<'_> {
         settings: &BackupSettings,
         index: u16,
         reporter: &Reporter,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, ServerError> {
         let place = match &settings.file {
             Some(path) => Some(Place::open(&self.file(path, index)?)?),
             None => None,
@@ -281,7 +285,7 @@ impl Process<'_> {
         &self,
         index: u16,
         reactor: &mut Reactor,
-    ) -> Result<(usize, SocketAddrV4, String), String> {
+    ) -> Result<(usize, SocketAddrV4, String), ServerError> {
         let options = self.options;
         let base = beside(
             options.peer_listen,
@@ -291,8 +295,11 @@ impl Process<'_> {
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
         let (listener, bound) = reactor
             .listen(address, Protocol::Rpc, Audience::Peers)
-            .map_err(|error| {
-                format!("cannot listen at {address} for other servers: {error} (see --peerListen)")
+            .map_err(|error| ServerError::Listen {
+                address,
+                what: "other servers",
+                error,
+                advice: " (see --peerListen)",
             })?;
         let locator = peer_advertised(
             options.peer_advertise.as_deref(),
@@ -304,7 +311,7 @@ impl Process<'_> {
     }
 
     /// Opens this shard's lane of every port for datagrams.
-    fn open_ports(&self, index: u16, reactor: &mut Reactor) -> Result<Fast, String> {
+    fn open_ports(&self, index: u16, reactor: &mut Reactor) -> Result<Fast, ServerError> {
         let mut fast = Fast::default();
         let serves = match self.settings.backup {
             Some(_) => Serves::PeersToo,
@@ -316,7 +323,10 @@ impl Process<'_> {
                 let (kind, config) = (port.kind, net::fast_config(port.kind));
                 let added = reactor
                     .add_port(port, config)
-                    .map_err(|error| format!("cannot use {}: {error}", lane.locator))?;
+                    .map_err(|error| ServerError::Port {
+                        locator: lane.locator.clone(),
+                        error,
+                    })?;
                 fast.kinds.push(kind);
                 listeners.push(added);
             }
@@ -364,7 +374,7 @@ fn sizes(settings: &Settings) -> [usize; 2] {
 }
 
 /// All at once, for all shards: a part of a page that one leaves is another's.
-fn reserve(options: &Options, settings: &Settings) -> Result<Option<Reserved>, String> {
+fn reserve(options: &Options, settings: &Settings) -> Result<Option<Reserved>, PagesError> {
     let of_shard: usize = sizes(settings).iter().sum();
     let bytes = of_shard.saturating_mul(usize::from(options.cores));
     Reserved::new(options.huge_pages, bytes)

@@ -1,5 +1,6 @@
 //! What a command line comes to: sizes of a shard's master and backup.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 use backup::Durability;
@@ -15,6 +16,25 @@ const IDLE_MASTER_BYTES: usize = 24 << 20;
 const LARGEST_SEGMENT_BYTES: u32 = 8 << 20;
 /// Pieces in which copies travel that nobody waits for: about as long as a small request may wait behind one, at 1 Gbit/s a millisecond.
 const COPY_BYTES: u32 = 128 << 10;
+
+/// Sizes that do not go together; the text says what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("--segmentMB: {0}")]
+    SegmentMb(#[from] ParseIntError),
+    #[error("-t {0}: more than this machine can address")]
+    Unaddressable(u64),
+    #[error("-t {total_mb} --cores {cores}: {text}")]
+    Memory {
+        total_mb: u64,
+        cores: u16,
+        text: String,
+    },
+    #[error(
+        "-B: say with --segmentFrames for how many segments of other servers there shall be room"
+    )]
+    NoFrames,
+}
 
 /// For each shard of a process.
 pub struct Settings {
@@ -38,12 +58,11 @@ pub struct BackupSettings {
 impl Settings {
     /// # Errors
     /// Some sizes do not go together; the text says what to change.
-    pub fn new(options: &Options) -> Result<Settings, String> {
+    pub fn new(options: &Options) -> Result<Settings, SettingsError> {
         let asked = options.segment_mb.as_ref();
         let segment_bytes = asked
             .map(|text| text.parse::<u32>().map(|mb| mb << 20))
-            .transpose()
-            .map_err(|error| format!("--segmentMB: {error}"))?;
+            .transpose()?;
         let mut master = master(options, segment_bytes)?;
         master.allow_test_rpcs = options.allow_test_rpcs;
         master.formats = program::formats();
@@ -59,12 +78,7 @@ impl Settings {
             });
         }
         let log = master.log();
-        log.check().map_err(|error| {
-            format!(
-                "-t {} --cores {}: {error}",
-                options.total_master_memory, options.cores
-            )
-        })?;
+        log.check().map_err(|error| of_memory(options, error))?;
         let of_masters = (!options.backup_only).then(|| BackupConfig::frames_needed(&master));
         let segment_bytes = match options.backup_only {
             true => segment_bytes.unwrap_or(LARGEST_SEGMENT_BYTES),
@@ -206,10 +220,18 @@ fn has_backup(options: &Options) -> bool {
     !options.master_only && (is_wanted || has_room)
 }
 
-fn master(options: &Options, segment_bytes: Option<u32>) -> Result<Config, String> {
+fn of_memory(options: &Options, error: impl ToString) -> SettingsError {
+    SettingsError::Memory {
+        total_mb: options.total_master_memory,
+        cores: options.cores,
+        text: error.to_string(),
+    }
+}
+
+fn master(options: &Options, segment_bytes: Option<u32>) -> Result<Config, SettingsError> {
     let given = options.total_master_memory;
     let memory = usize::try_from(given.saturating_mul(1 << 20))
-        .map_err(|_| format!("-t {given}: more than this machine can address"))?;
+        .map_err(|_| SettingsError::Unaddressable(given))?;
     let of_shard = match options.backup_only {
         true => IDLE_MASTER_BYTES,
         false => memory / usize::from(options.cores),
@@ -219,7 +241,7 @@ fn master(options: &Options, segment_bytes: Option<u32>) -> Result<Config, Strin
         false => options.hash_table_memory,
     };
     let mut config = Config::from_memory(of_shard, hash_table_percent)
-        .map_err(|error| format!("-t {given} --cores {}: {error}", options.cores))?;
+        .map_err(|error| of_memory(options, error))?;
     if let Some(segment_bytes) = segment_bytes.filter(|_| !options.backup_only) {
         config.segment_bytes = segment_bytes;
     }
@@ -228,7 +250,7 @@ fn master(options: &Options, segment_bytes: Option<u32>) -> Result<Config, Strin
 
 impl BackupSettings {
     /// How many frames the backup has.
-    pub fn frame_count(&self, place: Option<&Place>) -> Result<u32, String> {
+    pub fn frame_count(&self, place: Option<&Place>) -> Result<u32, SettingsError> {
         let on_device = place.and_then(|place| place.frames(self.segment_bytes));
         if let (Some(room), None, Some(needed)) = (on_device, self.frames, self.frames_needed)
             && room < needed
@@ -238,10 +260,7 @@ impl BackupSettings {
             );
         }
         let count = self.frames.or(on_device).or(self.frames_needed);
-        count.ok_or_else(|| {
-            "-B: say with --segmentFrames for how many segments of other servers there shall be room"
-                .to_owned()
-        })
+        count.ok_or(SettingsError::NoFrames)
     }
 }
 
@@ -251,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+    fn settings(arguments: &[&str]) -> Result<Settings, SettingsError> {
         let local = "tcp:host=127.0.0.1,port=1";
         let always = ["server", "-C", local, "-L", local];
         let all = always.iter().chain(arguments);
@@ -340,7 +359,7 @@ mod tests {
         assert_eq!((replication.replicas, replication.min_replicas), (3, 2));
         let backup = settings.backup.expect("a backup");
         assert_eq!(backup.segment_bytes, log.segment_bytes);
-        assert_eq!(backup.frame_count(None), Ok(6 * log.max_frames()));
+        assert_eq!(backup.frame_count(None).unwrap(), 6 * log.max_frames());
         assert!(log.max_frames() > log.segment_count);
     }
 
@@ -349,17 +368,13 @@ mod tests {
         let of = |arguments| settings(arguments).expect("sound");
         let backup = of(&["-B"]).backup.expect("a backup");
         assert_eq!(backup.segment_bytes, 8 << 20);
-        assert!(
-            backup
-                .frame_count(None)
-                .unwrap_err()
-                .contains("--segmentFrames")
-        );
+        let unknown = backup.frame_count(None);
+        assert!(matches!(unknown, Err(SettingsError::NoFrames)));
         let backup = of(&["-B", "--segmentFrames", "7", "--segmentMB", "2"]).backup;
         let backup = backup.expect("a backup");
         assert_eq!(
-            (backup.segment_bytes, backup.frame_count(None)),
-            (2 << 20, Ok(7))
+            (backup.segment_bytes, backup.frame_count(None).unwrap()),
+            (2 << 20, 7)
         );
         assert!(
             of(&["-B"]).master.log_bytes < 32 << 20,
@@ -372,6 +387,7 @@ mod tests {
         let Err(error) = settings(&["-t", "64", "--segmentMB", "8"]) else {
             panic!("8 MiB in 64");
         };
+        let error = error.to_string();
         assert!(
             error.contains("-t 64") && error.contains("smaller segments"),
             "{error}"

@@ -12,21 +12,28 @@ const MANAGED_BY: &str = "rcbox-coordinator";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Why there is no way to the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error(
+        "no way to the API server of Kubernetes: {0}; run this in a pod with a service account, or name a kubeconfig in KUBECONFIG"
+    )]
+    Infer(#[source] kube::config::InferConfigError),
+    #[error("cannot use the configuration of the API server: {0}")]
+    Client(#[source] kube::Error),
+}
+
 /// A client as the environment says (a kubeconfig, or a pod's service account), and the namespace to use.
 ///
 /// # Errors
 /// There is no configuration, or it cannot be used: a text that says what to do.
-pub async fn connect(namespace: Option<&str>) -> Result<(Client, String), String> {
-    let advice = "run this in a pod with a service account, or name a kubeconfig in KUBECONFIG";
-    let mut config = kube::Config::infer()
-        .await
-        .map_err(|error| format!("no way to the API server of Kubernetes: {error}; {advice}"))?;
+pub async fn connect(namespace: Option<&str>) -> Result<(Client, String), ConnectError> {
+    let mut config = kube::Config::infer().await.map_err(ConnectError::Infer)?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Whoever asks decides what becomes of a request that failed: it may have taken effect.
     config.default_retry = false;
     let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
-    let client = Client::try_from(config)
-        .map_err(|error| format!("cannot use the configuration of the API server: {error}"))?;
+    let client = Client::try_from(config).map_err(ConnectError::Client)?;
     Ok((client, namespace))
 }
 

@@ -1,6 +1,5 @@
 //! Between sockets, the API server, and the leader's state machine.
 
-use std::io;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
 
@@ -8,7 +7,7 @@ use coordinator::Coordinator;
 use coordinator::leader::{self, Leader, News, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
 use daemon::logging::{log_message, set_log_level};
-use daemon::runtime::end_process;
+use daemon::runtime::{PollingFailed, end_process};
 use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
 use prost::Message;
 use tokio::sync::mpsc::UnboundedSender;
@@ -21,6 +20,7 @@ use super::standing::{Role, Sender};
 use crate::connections::{MemberConnections, Told};
 use crate::controls::Controls;
 use crate::driver::{Keeping, Question, Shown};
+use crate::error::ListenError;
 use crate::onlookers::Onlookers;
 
 /// Exit code of a leader that another one has followed: nothing is wrong, and the next process in its place is a standby.
@@ -70,6 +70,15 @@ pub struct Driver {
     refusal: Option<String>,
 }
 
+/// Why the thread with the sockets has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LeadError {
+    #[error(transparent)]
+    Polling(#[from] PollingFailed),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
 /// Runs on a thread of its own: waits to be elected, and opens `listeners` when the state is loaded.
 ///
 /// # Errors
@@ -79,7 +88,7 @@ pub fn run(
     settings: leader::Settings,
     channels: Channels,
     listeners: Listeners,
-) -> Result<(), String> {
+) -> Result<(), LeadError> {
     let Channels {
         events,
         questions,
@@ -102,15 +111,17 @@ pub fn run(
         controls: Controls::default(),
         refusal: None,
     };
-    let failed = |error: io::Error| format!("polling failed: {error}");
     let leads = reactor.run_until(&mut driver, |driver| driver.leads);
-    if !leads.map_err(failed)? {
+    if !leads.map_err(PollingFailed)? {
         return Ok(());
     }
-    let mut listen = |address: SocketAddrV4, protocol, audience, what: &str| {
-        reactor
-            .listen(address, protocol, audience)
-            .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
+    let mut listen = |address: SocketAddrV4, protocol, audience, what| {
+        let listener = reactor.listen(address, protocol, audience);
+        listener.map_err(|error| ListenError {
+            address,
+            what,
+            error,
+        })
     };
     let (number, client) = listen(
         listeners.client,
@@ -128,7 +139,7 @@ pub fn run(
     driver.be(Role::Leading);
     // Nobody listens if the program is ending.
     let _ = serving.send((Listeners { client, member }, driver.term()));
-    reactor.run(&mut driver).map_err(failed)
+    Ok(reactor.run(&mut driver).map_err(PollingFailed)?)
 }
 
 impl Driver {

@@ -18,6 +18,17 @@ const RETRY: Duration = Duration::from_millis(500);
 /// In which term a slice was written.
 const TERM: &str = "rcbox.dev/term";
 
+/// Why a slice does not lead here.
+#[derive(Debug, thiserror::Error)]
+enum NotWritten {
+    #[error("the EndpointSlice {0} cannot be made")]
+    CannotBeMade(String),
+    #[error("the EndpointSlice {0} has just changed")]
+    HasChanged(String),
+    #[error("{0}")]
+    Unknown(String),
+}
+
 /// Address and named ports of a process, and the term in which it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -84,7 +95,7 @@ impl Endpoints {
         service: &str,
         place: &Place,
         waited_for: u64,
-    ) -> Result<Written, String> {
+    ) -> Result<Written, NotWritten> {
         let name = format!("{service}-leader");
         let parameters = PostParams::default();
         let written = match within(ANSWER_TIMEOUT, self.slices.get(&name)).await {
@@ -111,9 +122,9 @@ impl Endpoints {
         };
         match written {
             Ok(_) => Ok(Written::Now),
-            Err(Failure::NotFound) => Err(format!("the EndpointSlice {name} cannot be made")),
-            Err(Failure::Conflict) => Err(format!("the EndpointSlice {name} has just changed")),
-            Err(Failure::Unknown(why)) => Err(why),
+            Err(Failure::NotFound) => Err(NotWritten::CannotBeMade(name)),
+            Err(Failure::Conflict) => Err(NotWritten::HasChanged(name)),
+            Err(Failure::Unknown(why)) => Err(NotWritten::Unknown(why)),
         }
     }
 

@@ -20,10 +20,12 @@ use clap::Args;
 use coordinator::leader;
 use coordinator::state::objects::{Request, RequestId, Settings, Tuning};
 use net::{Reactor, Remote};
+use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use wire::locator::Locator;
 
+use super::error::CoordinatorError;
 use super::probe::Probe;
 use super::{Options, admin, announce, bind_admin, bound, client_base};
 use daemon::http;
@@ -45,6 +47,30 @@ use standing::{Role, Standing};
 const MAX_NAME_BYTES: usize = 63;
 /// Between two looks whether the root has changed that keeps a process from leading.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Why this process does not stand for election.
+#[derive(Debug, Error)]
+pub enum KubernetesError {
+    #[error(
+        "--state kubernetes needs --stateName NAME: what the store's objects are called, such as the store's name"
+    )]
+    NoStateName,
+    #[error("this host has no name: name this process with --candidate")]
+    NoCandidate,
+    #[error(
+        "--services needs --advertise with the address of this process: tcp:host=10.0.0.1,port=11100"
+    )]
+    NoAddress,
+    #[error(transparent)]
+    Connect(#[from] api::ConnectError),
+}
+
+/// What a store's objects cannot be called.
+#[derive(Debug, Error)]
+#[error(
+    "expected 1 to {MAX_NAME_BYTES} lower-case letters, digits and dashes, as in names of Kubernetes' objects"
+)]
+struct BadStateName;
 
 #[derive(Args, Debug)]
 pub struct KubernetesOptions {
@@ -69,7 +95,7 @@ pub struct KubernetesOptions {
     services: Vec<String>,
 }
 
-fn state_name(text: &str) -> Result<String, String> {
+fn state_name(text: &str) -> Result<String, BadStateName> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -81,9 +107,7 @@ fn state_name(text: &str) -> Result<String, String> {
         {
             Ok(text.to_owned())
         }
-        _ => Err(format!(
-            "expected 1 to {MAX_NAME_BYTES} lower-case letters, digits and dashes, as in names of Kubernetes' objects"
-        )),
+        _ => Err(BadStateName),
     }
 }
 
@@ -98,11 +122,10 @@ struct Plan {
     settings: leader::Settings,
 }
 
-fn plan(options: &Options) -> Result<Plan, String> {
+fn plan(options: &Options) -> Result<Plan, CoordinatorError> {
     let own = &options.kubernetes;
-    let state_name = own.state_name.clone().ok_or(
-        "--state kubernetes needs --stateName NAME: what the store's objects are called, such as the store's name",
-    )?;
+    let state_name = own.state_name.clone();
+    let state_name = state_name.ok_or(KubernetesError::NoStateName)?;
     let candidate = match &own.candidate {
         Some(name) => name.clone(),
         None => rustix::system::uname()
@@ -111,14 +134,11 @@ fn plan(options: &Options) -> Result<Plan, String> {
             .into_owned(),
     };
     if candidate.is_empty() {
-        return Err("this host has no name: name this process with --candidate".to_owned());
+        return Err(KubernetesError::NoCandidate.into());
     }
     let address = options.advertise.as_deref().and_then(literal_address);
     if address.is_none() && !own.services.is_empty() {
-        return Err(
-            "--services needs --advertise with the address of this process: tcp:host=10.0.0.1,port=11100"
-                .to_owned(),
-        );
+        return Err(KubernetesError::NoAddress.into());
     }
     let client = listen_address(&options.locator)?;
     let base = client_base(&options.locator, client)?;
@@ -162,11 +182,12 @@ fn literal_address(locator: &str) -> Option<Ipv4Addr> {
 }
 
 /// Runs until a signal ends it, or somebody else leads.
-pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
+pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> {
     let plan = plan(options)?;
     tokio_runtime()?.block_on(async {
         let namespace = options.kubernetes.namespace.as_deref();
-        let (client, namespace) = api::connect(namespace).await?;
+        let connected = api::connect(namespace).await;
+        let (client, namespace) = connected.map_err(KubernetesError::from)?;
         let base = client_base(&options.locator, plan.listeners.client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
@@ -187,7 +208,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
         };
         let (settings, listeners) = (plan.settings, plan.listeners);
         let thread = Loop::spawn_with("coordinator".to_owned(), remote.clone(), move || {
-            driver::run(reactor, settings, channels, listeners)
+            Ok(driver::run(reactor, settings, channels, listeners)?)
         })?;
 
         let name = &plan.state_name;
@@ -231,9 +252,9 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
         let result = run_until_signal(vec![thread], |stop| async move {
             tokio::select! {
                 result = async { tokio::try_join!(
-                    http::serve(http, probe, stop.clone().wait()),
-                    admin::serve(admin, mailbox, Some(seen.clone()), stop.clone().wait()),
-                ) } => result.map(drop),
+                    async { Ok(http::serve(http, probe, stop.clone().wait()).await?) },
+                    async { Ok(admin::serve(admin, mailbox, Some(seen.clone()), stop.clone().wait()).await?) },
+                ) } => result.map(drop).map_err(|error: CoordinatorError| error),
                 () = candidate.run() => Ok(()),
                 () = carry_out(requests, Arc::clone(&objects), to_driver) => Ok(()),
                 () = on_lead => Ok(()),
@@ -243,7 +264,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
         .await;
         // The thread that led has ended: whoever comes next need not wait.
         leases.give_up(&plan.candidate).await;
-        result
+        Ok(result?)
     })
 }
 

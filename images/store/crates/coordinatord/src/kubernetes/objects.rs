@@ -112,14 +112,13 @@ impl Objects {
     }
 
     /// The root's version, without the root.
-    async fn root_version(&self) -> Result<RootVersion, String> {
+    async fn root_version(&self) -> Result<RootVersion, Failure> {
         let name = self.name(Name::Root);
         let metadata = within(ANSWER_TIMEOUT, self.configmaps.get_metadata(&name)).await;
         match metadata {
             Ok(object) => Ok(Some(version_of(&object.metadata).0)),
             Err(Failure::NotFound) => Ok(None),
-            Err(Failure::Conflict) => Err("the API server answered 409 to a read".to_owned()),
-            Err(Failure::Unknown(why)) => Err(why),
+            Err(failure) => Err(failure),
         }
     }
 

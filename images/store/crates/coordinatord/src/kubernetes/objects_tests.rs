@@ -68,9 +68,9 @@ async fn the_root_is_made_once_and_changed_only_at_its_version() {
     assert_eq!(world.ask(replace).await, Answer::Conflict);
     let found = Answer::Found(next.clone(), b"second".to_vec());
     assert_eq!(world.ask(Request::Get(Name::Root)).await, found);
-    assert_eq!(world.objects.root_version().await, Ok(Some(next.0)));
+    assert_eq!(world.objects.root_version().await.unwrap(), Some(next.0));
     world.server.remove("configmaps/box-state-root");
-    assert_eq!(world.objects.root_version().await, Ok(None));
+    assert_eq!(world.objects.root_version().await.unwrap(), None);
     let replace = Request::Replace(version, bytes("third"));
     assert_eq!(world.ask(replace).await, Answer::NotFound);
 }
