@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -25,11 +24,6 @@ func (s CreateOperation) row() Row {
 	}
 }
 
-// Do implements Step.
-func (s CreateOperation) Do(ctx context.Context, by Executor) error {
-	return by.CreateOperation(ctx, s)
-}
-
 // DeleteOperation deletes a StoreOperation that has ended, or whose Store is deleted.
 type DeleteOperation struct {
 	Name string
@@ -42,11 +36,6 @@ func (s DeleteOperation) row() Row {
 		Text:   fmt.Sprintf("delete StoreOperation %s: %s", s.Name, s.Why),
 		Object: Object{KindOperation, s.Name}, StopsRest: true,
 	}
-}
-
-// Do implements Step.
-func (s DeleteOperation) Do(ctx context.Context, by Executor) error {
-	return by.DeleteOperation(ctx, s)
 }
 
 // DropOrders removes annotations of the Store that were orders, and that StoreOperations have taken the place of.
@@ -62,9 +51,6 @@ func (s DropOrders) row() Row {
 	}
 }
 
-// Do implements Step.
-func (s DropOrders) Do(ctx context.Context, by Executor) error { return by.DropOrders(ctx, s) }
-
 // FinalizeUpgrade has the coordinator put a format in force, for ever.
 type FinalizeUpgrade struct {
 	Format int32
@@ -76,9 +62,4 @@ func (s FinalizeUpgrade) row() Row {
 		Text:  fmt.Sprintf("put format %d in force: %s", s.Format, s.Why),
 		Event: "UpgradeFinalized", Look: Everything,
 	}
-}
-
-// Do implements Step.
-func (s FinalizeUpgrade) Do(ctx context.Context, by Executor) error {
-	return by.FinalizeUpgrade(ctx, s)
 }

@@ -577,3 +577,21 @@ func (s UnfenceNode) row() Row {
 
 // Do implements Step.
 func (s UnfenceNode) Do(ctx context.Context, by Executor) error { return by.UnfenceNode(ctx, s) }
+
+// Do implements Step.
+func (s CreateOperation) Do(ctx context.Context, by Executor) error {
+	return by.CreateOperation(ctx, s)
+}
+
+// Do implements Step.
+func (s DeleteOperation) Do(ctx context.Context, by Executor) error {
+	return by.DeleteOperation(ctx, s)
+}
+
+// Do implements Step.
+func (s DropOrders) Do(ctx context.Context, by Executor) error { return by.DropOrders(ctx, s) }
+
+// Do implements Step.
+func (s FinalizeUpgrade) Do(ctx context.Context, by Executor) error {
+	return by.FinalizeUpgrade(ctx, s)
+}
