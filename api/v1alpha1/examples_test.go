@@ -14,8 +14,8 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// The manifests of Stores, ClusterPerfs and StoreOperations in pages, and beginnings of them, have no unknown field, and an API server takes
-// them.
+// The manifests of Stores, ClusterPerfs and StoreOperations in pages, and beginnings of them, have no unknown field, and an API server
+// takes them.
 func TestExamplesOfPages(t *testing.T) {
 	stores, runs, operations := newAPIServer(t), newAPIServerOf(t, perfCRDFile), newAPIServerOf(t, operationCRDFile)
 	block := regexp.MustCompile("(?ms)^```ya?ml\n(.*?)^```")

@@ -69,7 +69,7 @@ func TestDrillEndsOneProcessAndReadsTheRecord(t *testing.T) {
 		t.Errorf("drill %+v", drill)
 	}
 	operation := h.operation("now").Status
-	if operation.Phase != v1alpha1.OperationSucceeded && operation.Phase != v1alpha1.OperationFailed || operation.Target != "box-master-1" ||
+	if !operation.HasEnded() || operation.Target != "box-master-1" ||
 		operation.Drill == nil || operation.Drill.MeasuredMs != 1234 || operation.StartedAt == nil || operation.FinishedAt == nil {
 		t.Errorf("the StoreOperation: %+v", operation)
 	}

@@ -55,7 +55,7 @@ func (p *planning) drill() {
 }
 
 // takeOrder takes the oldest StoreOperation of which no drill was made yet, while no drill and no ordered restart is under way. The list of
-// drills says of which StoreOperation each was made. Before a drill leaves the list, the StoreOperation's own status says that it has ended.
+// drills says of which StoreOperation each was made. Before a drill leaves the list, its StoreOperation's status says that it has ended.
 func (p *planning) takeOrder() {
 	drills := &p.plan.Drills
 	if drills.Current() != nil {
