@@ -340,7 +340,8 @@ func TestIsolatedNodes(t *testing.T) {
 	var isolated []string
 	build := func(returnsTo string) *coreac.AffinityApplyConfiguration {
 		pod, err := resources.Pod(store, resources.PodSpec{
-			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, ReturnsTo: returnsTo, Isolated: isolated,
+			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs,
+			ReturnsTo: returnsTo, Isolated: isolated,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -97,8 +97,8 @@ func ordersTakeRights(b *bed) {
 	})
 }
 
-// ordersAreCarriedOver: a Store of an earlier version has orders by annotation when this operator starts. They become StoreOperations, which
-// the operator has the rights to create, and no process is restarted for that.
+// ordersAreCarriedOver: a Store of an earlier version has orders by annotation when this operator starts. They become StoreOperations,
+// which the operator has the rights to create, and no process is restarted for that.
 func ordersAreCarriedOver(b *bed) {
 	b.newStore("orders", 2)
 	b.settled("orders")
