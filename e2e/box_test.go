@@ -344,10 +344,14 @@ func crashedMasterComesBackEmpty(t *testing.T) {
 	pod := storePods(t, storeName)["box-master-1"]
 	crash(t, pod)
 	lossOf(t, v1alpha1.LossOfMember, "box-master-1", seen)
-	now := storePods(t, storeName)["box-master-1"]
-	if now.Metadata.UID != pod.Metadata.UID || now.Status.ContainerStatuses[0].RestartCount == 0 {
-		t.Errorf("pod %s after the crash: want the same one, its container restarted in place", now.Metadata.Name)
-	}
+	// The coordinator knows of the new process before the kubelet says so.
+	eventually(t, "the pod is the same, and its container was restarted in place", changeDeadline, func() error {
+		now := storePods(t, storeName)["box-master-1"]
+		if now.Metadata.UID != pod.Metadata.UID || now.Status.ContainerStatuses[0].RestartCount == 0 {
+			return fmt.Errorf("pod %s: %+v", now.Metadata.Name, now.Status.ContainerStatuses)
+		}
+		return nil
+	})
 }
 
 func deletedCoordinatorComesBackEmpty(t *testing.T) {
