@@ -79,7 +79,7 @@ type fixedObject struct {
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
 	v := &visit{observed: facts.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
-	if err := observePods(ctx, r.Client, v); err != nil {
+	if err := observePods(ctx, r.podReader(store), v); err != nil {
 		return nil, err
 	}
 	if err := observeClaims(ctx, r.Client, v); err != nil {
@@ -120,6 +120,15 @@ func (v *visit) decideCopies() {
 	decided := facts.DecideCopies(&v.observed)
 	v.observed.CopiesUnrecorded = facts.CopiesUnrecorded(store, decided)
 	store.Status.Replication.Decided = decided
+}
+
+// podReader is the API server itself while a Store wakes up, else the cache. The record of the sleep goes once no pod is left that another
+// operator may still end for that sleep, and a cache that is behind may lack just that pod.
+func (r *Reconciler) podReader(store *v1alpha1.Store) client.Reader {
+	if store.Status.HibernatedSince != nil && !store.Spec.Hibernated {
+		return r.Live
+	}
+	return r.Client
 }
 
 func observePods(ctx context.Context, reader client.Reader, v *visit) error {

@@ -39,7 +39,7 @@ var hasToHappen = []string{
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
-	isRemembered,
+	isRemembered, isDeaf,
 }
 
 // What happens to operators.
@@ -51,6 +51,7 @@ const (
 	isLull           = "an operator stands still before it ends a master"
 	isLateEnd        = "its call comes too late"
 	isLullBeforePod  = "an operator stands still before it makes a pod"
+	isDeaf           = "an operator hears of no new pods while another one works"
 	isLatePod        = "its pod comes too late"
 	isAsleep         = "a Store is asleep"
 	isMoreCopies     = "the number of copies is raised"

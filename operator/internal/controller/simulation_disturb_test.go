@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -47,9 +48,11 @@ func (s *simulation) takeOver() {
 	}
 }
 
-func (s *simulation) hibernate() {
+func (s *simulation) hibernate() { s.hibernateBy(s.random) }
+
+func (s *simulation) hibernateBy(random *rand.Rand) {
 	if s.isReplicated() {
-		s.hibernatedUntil = s.now.Add(time.Duration(s.random.IntN(40)) * second)
+		s.hibernatedUntil = s.now.Add(time.Duration(random.IntN(40)) * second)
 		s.change(func(spec *v1alpha1.StoreSpec) { spec.Hibernated = true })
 	}
 }

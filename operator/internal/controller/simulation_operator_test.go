@@ -34,6 +34,8 @@ type simulatedOperator struct {
 	remembers bool
 	// isLate: it stood still in this visit before it made a pod.
 	isLate bool
+	// isDeaf: its watch of pods stands still.
+	isDeaf bool
 }
 
 // errKilled is the operator's end between any two of its calls.
@@ -157,7 +159,7 @@ func (o *simulatedOperator) visit() (err error) {
 	for _, kind := range []reflect.Type{
 		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](), kindOf[*corev1.Node](),
 	} {
-		if !s.chance(stale) {
+		if !s.chance(stale) && (kind != kindOf[*corev1.Pod]() || !o.isDeaf) {
 			o.cache.refresh(kind)
 		}
 	}

@@ -133,6 +133,11 @@ var plantedBugs = []plantedBug{
 		reported: "the Store was woken up", within: 40,
 	},
 	{
+		name: "that a Store has slept is forgotten by what the cache has of its pods", live: seesCachedPods,
+		blows: []blow{{8, (*simulation).hibernate}}, faults: func(f *faults) { f.deaf, f.lull = 1, 0.5 },
+		reported: "the Store was woken up", within: 40, seenBy: 13,
+	},
+	{
 		name: "the number of copies follows the number of masters", plan: decidesAnew, decides: true,
 		reported: "copies, and on record is", within: 40,
 	},
@@ -420,7 +425,7 @@ type lyingReader struct {
 	client.Reader
 
 	get  func(ctx context.Context, key client.ObjectKey, into client.Object) (isRead bool, err error)
-	list func(client.ObjectList) (isRead bool)
+	list func(ctx context.Context, list client.ObjectList, options []client.ListOption) (isRead bool, err error)
 }
 
 func (l lyingReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -433,14 +438,32 @@ func (l lyingReader) Get(ctx context.Context, key client.ObjectKey, into client.
 }
 
 func (l lyingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if l.list != nil && l.list(list) {
-		return nil
+	if l.list != nil {
+		if isRead, err := l.list(ctx, list, options); isRead {
+			return err
+		}
 	}
 	return l.Reader.List(ctx, list, options...)
 }
 
 func seesNoPods(_ *simulatedOperator, live client.Reader) client.Reader {
-	return lyingReader{Reader: live, list: func(list client.ObjectList) bool { _, ofPods := list.(*corev1.PodList); return ofPods }}
+	return lyingReader{Reader: live, list: func(_ context.Context, list client.ObjectList, _ []client.ListOption) (bool, error) {
+		_, ofPods := list.(*corev1.PodList)
+		return ofPods, nil
+	}}
+}
+
+// seesCachedPods of the Store; those of one member it reads from the API server.
+func seesCachedPods(o *simulatedOperator, live client.Reader) client.Reader {
+	return lyingReader{Reader: live, list: func(ctx context.Context, list client.ObjectList, options []client.ListOption) (bool, error) {
+		wanted := client.ListOptions{}
+		wanted.ApplyOptions(options)
+		isOfMember := wanted.LabelSelector != nil && strings.Contains(wanted.LabelSelector.String(), v1alpha1.LabelMember)
+		if _, ofPods := list.(*corev1.PodList); !ofPods || isOfMember {
+			return false, nil
+		}
+		return true, o.cache.List(ctx, list, options...)
+	}}
 }
 
 func leavesMisplaced(o facts.Observed) planner.Plan {

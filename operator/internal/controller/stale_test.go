@@ -143,6 +143,30 @@ func TestStoreIsWokenUpBetweenTheEndsOfItsPods(t *testing.T) {
 	}
 }
 
+// The record of the sleep stays until all pods have changed, also those that the cache does not have yet: another operator may be about to
+// end one.
+func TestSleepIsOnRecordUntilPodsBehindTheCacheHaveChanged(t *testing.T) {
+	h := settledWithCopies(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
+	h.mustVisit()
+	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false })
+	before := h.pods()
+	h.reconciler.Client = podsBehind{h.client, &corev1.PodList{}}
+	h.mustVisit()
+	if h.store().Status.HibernatedSince == nil {
+		t.Error("the record is gone while pods may be ended in the version that another operator has seen")
+	}
+	h.mustVisit()
+	for member, pod := range h.pods() {
+		if pod.ResourceVersion == before[member].ResourceVersion {
+			t.Errorf("pod %s has not changed, and an operator that stands still may end it", pod.Name)
+		}
+	}
+	if since := h.store().Status.HibernatedSince; since != nil || len(h.pods()) != len(before) {
+		t.Errorf("woken up, and hibernated since %v, pods %v", since, h.pods())
+	}
+}
+
 // The volumes of a Store that was made anew under the same name are not those of the one that was deleted.
 func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
 	h := settledWithCopies(t)

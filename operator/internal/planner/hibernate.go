@@ -117,7 +117,7 @@ func (p *planning) endAll(component string) int {
 }
 
 // wake keeps on record that the Store was hibernated until all pods that were not ended have changed since: an operator that stands still
-// before it ends one ends a pod that it saw before.
+// before it ends one ends a pod that it saw before. The pods are those that the API server has, not a cache, which may lack one.
 func (p *planning) wake() {
 	since := p.observed.Store.Status.HibernatedSince
 	for i := range p.observed.Pods {
