@@ -15,14 +15,10 @@ import (
 func (s *simulation) calm() {
 	s.trace("from here on, nothing happens any more")
 	s.faults, s.muteUntil, s.former, s.broken, s.rigid = faults{}, s.now, nil, "", false
-	// What more nodes have than the copies survive waits until nodes are back.
-	isTooMuch := s.isReplicated() && len(s.aside()) > int(s.store().Copies())
-	if s.chance(0.5) || isTooMuch {
-		s.uncordon()
-	}
 	for node := range s.dead {
 		s.reviveNode(node)
 	}
+	s.bringNodesBack()
 	s.change(func(spec *v1alpha1.StoreSpec) {
 		spec.Paused, spec.Hibernated = false, false
 		if spec.Recovery.RescheduleAfter == never {
@@ -69,6 +65,29 @@ func (s *simulation) calm() {
 	if live := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }); len(live) > 0 {
 		s.violate("the Store has gone before its pods")
 	}
+}
+
+// bringNodesBack: a part of the Stores has to do without the drained nodes and the isolated ones. Not so if that is more than the copies
+// survive, or if a master has no node left to run on: then a member waits until nodes are back, which is right.
+func (s *simulation) bringNodesBack() {
+	isTooMuch := s.isReplicated() && len(s.aside()) > int(s.store().Copies())
+	if s.chance(0.5) || isTooMuch || s.lacksNodes() {
+		s.uncordon()
+	}
+	if s.lacksNodes() {
+		s.takeBackIsolations()
+	}
+}
+
+// lacksNodes: each master of this Store runs on a node of its own.
+func (s *simulation) lacksNodes() bool {
+	count := 0
+	for _, node := range all[*corev1.Node](s.api.objects) {
+		if s.takesPods(node.Name) {
+			count++
+		}
+	}
+	return count < int(s.store().Spec.Masters.Replicas)
 }
 
 // sleepsAndWakes: with an operator that ends now and then, all pods go, all volumes stay, and then it is as before.

@@ -10,7 +10,8 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// mostAside is how many nodes are drained at a time: with the dead ones as many are left as the largest Store needs.
+// mostAside is how many nodes are drained at a time. With the dead and the isolated ones, fewer may be left than the largest Store needs:
+// then some of its masters wait.
 const mostAside = 2
 
 func (s *simulation) node(name string) *corev1.Node {
