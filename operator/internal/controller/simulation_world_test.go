@@ -291,20 +291,21 @@ func (s *simulation) reviveNode(name string) {
 	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionTrue })
 }
 
-// lostNodes are those that do not answer, and that a master that is to stay or its present volume is on.
+// lostNodes are those that do not answer, and that a master or its present volume is on that is to stay, or that has what others need.
 func (s *simulation) lostNodes() int {
-	stays := func(member string) bool {
-		ordinal, _ := v1alpha1.MasterOrdinal("sim", member)
-		return ordinal < int(s.store().Spec.Masters.Replicas)
+	counts := func(name string) bool {
+		ordinal, _ := v1alpha1.MasterOrdinal("sim", name)
+		member := s.cluster.members[name]
+		return ordinal < int(s.store().Spec.Masters.Replicas) || member != nil && !s.isDrained(member)
 	}
 	lost := map[string]bool{}
 	for member, claim := range s.presentClaims() {
-		if node := claim.Annotations[annotationSelectedNode]; s.dead[node] && stays(member) {
+		if node := claim.Annotations[annotationSelectedNode]; s.dead[node] && counts(member) {
 			lost[node] = true
 		}
 	}
 	for _, pod := range s.pods() {
-		if isMaster(pod) && stays(memberName(pod)) && pod.DeletionTimestamp == nil && s.dead[pod.Spec.NodeName] {
+		if isMaster(pod) && counts(memberName(pod)) && pod.DeletionTimestamp == nil && s.dead[pod.Spec.NodeName] {
 			lost[pod.Spec.NodeName] = true
 		}
 	}

@@ -157,13 +157,7 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state facts.FenceSt
 	due := fence.Since.Add(after)
 	_, isKnown := o.Nodes[fence.Node]
 	isUnderWay := func(f v1alpha1.FenceStatus) bool { return f.RequestedAt != nil && !f.Done }
-	lost := map[string]bool{}
-	for _, m := range p.masters {
-		i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Name == m.Name })
-		if i >= 0 && p.plan.Masters[i].Lost != nil {
-			lost[o.LostDomain(m, p.plan.Masters[i].Lost.Node)] = true
-		}
-	}
+	domains := p.lostDomains()
 	switch {
 	case !isKnown:
 		return "the operator to learn whether the node is ready"
@@ -172,9 +166,9 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state facts.FenceSt
 	case o.Now.Before(due):
 		p.lookAgainIn(due.Sub(o.Now))
 		return "the node to come back, until " + due.UTC().Format("15:04:05 UTC")
-	case len(lost) > int(o.Store.Copies()):
+	case domains > int(o.Store.Copies()):
 		return fmt.Sprintf("nodes to come back: %d failure domains are lost, and the copies survive the loss of only %d",
-			len(lost), o.Store.Copies())
+			domains, o.Store.Copies())
 	case slices.ContainsFunc(o.Store.Status.Fences, isUnderWay):
 		return "another node that is being fenced"
 	case o.Store.Spec.Paused:

@@ -38,32 +38,46 @@ var (
 // followLost finds members that were lost with their nodes, and moves those of which it is on record that nothing is lost with it. A few
 // at a time, and not at all when more failure domains are lost than there are copies: then disks have to come back.
 func (p *planning) followLost() {
-	o := p.observed
-	domains := map[string]bool{}
-	for i, m := range p.masters {
-		if lost := p.plan.Masters[i].Lost; lost != nil {
-			domains[o.LostDomain(m, lost.Node)] = true
-		}
-	}
-	if len(domains) == 0 {
+	if !slices.ContainsFunc(p.plan.Masters, func(view MemberView) bool { return view.Lost != nil }) {
 		return
 	}
 	p.lookAgainIn(UnsettledInterval)
-	room := int(max(o.Store.Spec.Recovery.MaxConcurrentReplacements, 1)) - p.starting()
+	domains := p.lostDomains()
+	room := int(max(p.observed.Store.Spec.Recovery.MaxConcurrentReplacements, 1)) - p.starting()
 	for i, m := range p.masters {
 		lost := p.plan.Masters[i].Lost
 		if lost == nil {
 			continue
 		}
-		if p.returnsToIsolated(&subject{m, &p.plan.Masters[i], v1alpha1.ComponentMaster}, len(domains)) {
+		if p.returnsToIsolated(&subject{m, &p.plan.Masters[i], v1alpha1.ComponentMaster}, domains) {
 			continue
 		}
-		lost.WaitsFor = p.whyNotMoved(m, lost, len(domains), room)
+		lost.WaitsFor = p.whyNotMoved(m, lost, domains, room)
 		if lost.WaitsFor == "" {
 			p.add(p.move(m, lost))
 			room--
 		}
 	}
+}
+
+// lostDomains is how many failure domains were lost with members. One that the spec has no place for counts as long as the coordinator
+// needs what the member has: the copies there are as lost as those of a member that is to stay.
+func (p *planning) lostDomains() int {
+	o := p.observed
+	domains := map[string]bool{}
+	for i, m := range p.masters {
+		view := &p.plan.Masters[i]
+		node, _ := m.Home()
+		state, known := o.Nodes[node]
+		isLostLeaver := !view.Wanted && !view.Up && !m.HasNothing() && known && state.Cause() != ""
+		switch {
+		case view.Lost != nil:
+			domains[o.LostDomain(m, view.Lost.Node)] = true
+		case isLostLeaver:
+			domains[o.LostDomain(m, node)] = true
+		}
+	}
+	return len(domains)
 }
 
 // returnsToIsolated starts a member that is down once more on the isolated node that its volume is on, and says whether it does. The member

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"pgregory.net/rapid"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
@@ -243,6 +244,92 @@ func TestVolumeThatIsNotTiedGoesAlong(t *testing.T) {
 		if move, ok := step.(steps.MoveMember); ok && move.Claim != "" {
 			t.Errorf("it gets the claim %s", move.Claim)
 		}
+	}
+}
+
+// A member that is scaled away, and whose copies others still need, was lost with its node like the others.
+func TestMemberThatLeavesCountsAsLost(t *testing.T) {
+	w := newLocalWorld(t)
+	w.store.Spec.Masters.Replicas = 2
+	for _, member := range []string{"box-master-1", "box-master-2"} {
+		w.killNode(w.podOf(member).Node)
+		w.cluster.members[member].tablets = 0
+	}
+	w.visit(false)
+	w.visit(false)
+	w.now = w.now.Add(time.Minute)
+	o := w.observe()
+	plan := planner.Make(o)
+	if moves := movesOf(plan); len(moves) > 0 || !strings.Contains(plan.Masters[1].Lost.WaitsFor, "2 failure domains are lost") {
+		t.Errorf("with copies on a lost node that others need: moves %v, waits for %s", moves, plan.Masters[1].Lost.WaitsFor)
+	}
+	o.Cluster.Members[2].Draining = &facts.Draining{Drained: true}
+	if moves := movesOf(planner.Make(o)); len(moves) != 1 {
+		t.Errorf("nobody needs what the leaving member has, and moves %v", moves)
+	}
+	o = w.observe()
+	node := o.Nodes[w.podOf("box-master-2").Node]
+	node.Ready = true
+	o.Nodes[w.podOf("box-master-2").Node] = node
+	if moves := movesOf(planner.Make(o)); len(moves) != 1 {
+		t.Errorf("the node of the leaving member is there, and moves %v", moves)
+	}
+}
+
+// countsNoLeavers takes members that the spec has no place for as drained, where it moves others.
+func countsNoLeavers(o facts.Observed) planner.Plan {
+	plan := planner.Make(o)
+	if o.Cluster == nil {
+		return plan
+	}
+	cluster := *o.Cluster
+	cluster.Members = slices.Clone(cluster.Members)
+	for i := range cluster.Members {
+		leaver := &cluster.Members[i]
+		if ordinal, _ := v1alpha1.MasterOrdinal(o.Store.Name, leaver.Name); ordinal >= int(o.Store.Spec.Masters.Replicas) {
+			leaver.Draining = &facts.Draining{Drained: true}
+		}
+	}
+	o.Cluster = &cluster
+	isMove := func(step steps.Step) bool { _, ofKind := step.(steps.MoveMember); return ofKind }
+	plan.Steps = slices.DeleteFunc(plan.Steps, isMove)
+	for move := range steps.Of[steps.MoveMember](planner.Make(o).Steps) {
+		plan.Steps = append(plan.Steps, move)
+	}
+	return plan
+}
+
+// While members are scaled away, nodes are lost with these and with others: no more of them than there are copies when one moves.
+func TestLossesWhileMembersLeave(t *testing.T) { rapid.Check(t, anyShrinkingWorld) }
+
+func anyShrinkingWorld(t *rapid.T) {
+	w := newReplicatedWorld(4)
+	w.isLocal = true
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"visit": func(*rapid.T) { w.visit(false) },
+		"tick":  func(*rapid.T) { w.tick() },
+		"scale in": func(t *rapid.T) {
+			w.store.Spec.Masters.Replicas = rapid.Int32Range(2, w.store.Spec.Masters.Replicas).Draw(t, "replicas")
+		},
+		"node dies": func(t *rapid.T) {
+			member := v1alpha1.MasterMember("box", rapid.IntRange(0, 3).Draw(t, "ordinal"))
+			if pod := w.podOf(member); pod != nil && pod.Node != "" && !w.dead[pod.Node] {
+				w.killNode(pod.Node)
+			}
+		},
+		"a minute goes by": func(*rapid.T) { w.now = w.now.Add(time.Minute) },
+	})
+}
+
+func TestPlantedCountOfLeavers(t *testing.T) {
+	setFlags(t, map[string]string{"rapid.seed": "1", "rapid.checks": "100", "rapid.shrinktime": "0s", "rapid.nofailfile": "true"})
+	defer func() { makePlan = planner.Make }()
+	makePlan = countsNoLeavers
+	if heard := objection(t, anyShrinkingWorld); !strings.Contains(heard, "more nodes are lost than copies make up for") {
+		t.Errorf("where leaving members do not count: %.2000s", heard)
 	}
 }
 

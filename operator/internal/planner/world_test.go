@@ -310,7 +310,7 @@ func (w *world) reviveNode(name string) {
 func (w *world) lostDomains() int {
 	present := map[string]facts.Claim{}
 	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
-		if member, _, ok := resources.ParseMasterClaim(name); ok {
+		if member, _, ok := resources.ParseMasterClaim(name); ok && w.isNeeded(member) {
 			present[member] = w.claims[name]
 		}
 	}
@@ -319,7 +319,7 @@ func (w *world) lostDomains() int {
 		lost[claim.TiedTo] = w.dead[claim.TiedTo]
 	}
 	for _, pod := range w.livePods() {
-		if pod.Component == v1alpha1.ComponentMaster {
+		if pod.Component == v1alpha1.ComponentMaster && w.isNeeded(pod.Member) {
 			lost[pod.Node] = w.dead[pod.Node]
 		}
 	}
@@ -330,6 +330,15 @@ func (w *world) lostDomains() int {
 		}
 	}
 	return count
+}
+
+// isNeeded: a master that is to stay, or one that is to leave and has what others need.
+func (w *world) isNeeded(master string) bool {
+	if ordinal, _ := v1alpha1.MasterOrdinal("box", master); ordinal < int(w.store.Spec.Masters.Replicas) || w.cluster == nil {
+		return true
+	}
+	member := w.cluster.members[master]
+	return member != nil && !member.isDrained(w)
 }
 
 func (w *world) draining(member *fakeMember) *facts.Draining {
