@@ -233,7 +233,7 @@ func (c *operatorClient) create(text []byte, object client.Object) error {
 	if c.s.lullBeforePod(c.operator, object) || c.operator.isLate {
 		return c.createLate(object)
 	}
-	c.s.checkCreate(object)
+	c.s.checkCreate(c.operator, object)
 	c.put(object)
 	return nil
 }

@@ -30,9 +30,9 @@ func (s *simulation) noteRecorded() {
 }
 
 // checkCreate holds a pod or claim that the operator makes against what it promises.
-func (s *simulation) checkCreate(object client.Object) {
+func (s *simulation) checkCreate(by *simulatedOperator, object client.Object) {
 	if claim, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
-		s.checkMove(claim)
+		s.checkMove(by, claim)
 		return
 	}
 	pod, isPod := object.(*corev1.Pod)
@@ -82,7 +82,7 @@ func (s *simulation) checkStart(pod *corev1.Pod) {
 
 // checkMove: a second claim is for a member whose node is lost, of which nothing is lost by that, and that is on record; or for one that
 // the coordinator has let go, because its node is drained.
-func (s *simulation) checkMove(claim *corev1.PersistentVolumeClaim) {
+func (s *simulation) checkMove(by *simulatedOperator, claim *corev1.PersistentVolumeClaim) {
 	name, number, isMasters := resources.ParseMasterClaim(claim.Name)
 	if !isMasters || number < 2 {
 		return
@@ -103,7 +103,7 @@ func (s *simulation) checkMove(claim *corev1.PersistentVolumeClaim) {
 	if member == nil && s.isLeft(node) {
 		return // the coordinator has let it go: nobody needs what it had
 	}
-	if lost := s.lostNodes(); lost > int(s.store().Copies()) {
+	if lost := s.lostNodes(by); lost > int(s.store().Copies()) {
 		s.violate("%s gets the claim %s, and %d nodes are lost", name, claim.Name, lost)
 	}
 	isRecorded := func(m v1alpha1.MemberStatus) bool {

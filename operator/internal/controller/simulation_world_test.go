@@ -291,25 +291,39 @@ func (s *simulation) reviveNode(name string) {
 	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionTrue })
 }
 
-// lostNodes are those that do not answer, and that a master or its present volume is on that is to stay, or that has what others need.
-func (s *simulation) lostNodes() int {
-	counts := func(name string) bool {
-		ordinal, _ := v1alpha1.MasterOrdinal("sim", name)
-		member := s.cluster.members[name]
-		return ordinal < int(s.store().Spec.Masters.Replicas) || member != nil && !s.isDrained(member)
-	}
+// lostNodes are those that do not answer, and that a master or its present volume is on. A move waits for members that are to stay, whatever
+// the operator has seen of their nodes, because their pods are young here. A node of a member that leaves, and has what others need, counts
+// if the operator has seen that the node is lost.
+func (s *simulation) lostNodes(by *simulatedOperator) int {
 	lost := map[string]bool{}
-	for member, claim := range s.presentClaims() {
-		if node := claim.Annotations[annotationSelectedNode]; s.dead[node] && counts(member) {
+	see := func(member, node string) {
+		ordinal, _ := v1alpha1.MasterOrdinal("sim", member)
+		isToStay := ordinal < int(s.store().Spec.Masters.Replicas)
+		if s.dead[node] && (isToStay || s.isNeeded(member) && by.seesLost(node)) {
 			lost[node] = true
 		}
 	}
+	for member, claim := range s.presentClaims() {
+		see(member, claim.Annotations[annotationSelectedNode])
+	}
 	for _, pod := range s.pods() {
-		if isMaster(pod) && counts(memberName(pod)) && pod.DeletionTimestamp == nil && s.dead[pod.Spec.NodeName] {
-			lost[pod.Spec.NodeName] = true
+		if isMaster(pod) && pod.DeletionTimestamp == nil {
+			see(memberName(pod), pod.Spec.NodeName)
 		}
 	}
 	return len(lost)
+}
+
+// isNeeded says whether the coordinator needs what a member has.
+func (s *simulation) isNeeded(name string) bool {
+	member := s.cluster.members[name]
+	return member != nil && !s.isDrained(member)
+}
+
+// seesLost says whether its cache has that a node is lost.
+func (o *simulatedOperator) seesLost(name string) bool {
+	node := cachedNodes{o}.Node(name)
+	return node != nil && nodeOf(node, false).Cause() != ""
 }
 
 // presentClaims are the newest of each master.
