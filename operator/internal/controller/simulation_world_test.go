@@ -291,9 +291,9 @@ func (s *simulation) reviveNode(name string) {
 	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionTrue })
 }
 
-// lostNodes are those that do not answer, and that a master or its present volume is on. A move waits for members that are to stay, whatever
-// the operator has seen of their nodes, because their pods are young here. A node of a member that leaves, and has what others need, counts
-// if the operator has seen that the node is lost.
+// lostNodes are those that do not answer, and that a master or its present volume is on. A move waits for members that are to stay,
+// whatever the operator has seen of their nodes, because their pods are young here. A node of a member that leaves, and has what others
+// need, counts if the operator has seen that the node is lost.
 func (s *simulation) lostNodes(by *simulatedOperator) int {
 	lost := map[string]bool{}
 	see := func(member, node string) {
