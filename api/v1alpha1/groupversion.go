@@ -18,7 +18,7 @@ var AddToScheme = SchemeBuilder.AddToScheme
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Store{}, &StoreList{}, &ClusterPerf{}, &ClusterPerfList{},
 		&Chassis{}, &ChassisList{}, &Server{}, &ServerList{}, &NodeFence{}, &NodeFenceList{},
-		&StoreOperation{}, &StoreOperationList{})
+		&StoreOperation{}, &StoreOperationList{}, &StoreMember{}, &StoreMemberList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

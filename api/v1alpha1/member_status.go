@@ -20,17 +20,43 @@ type MastersStatus struct {
 	//
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// The greatest podNumber of any member that was removed. A member of the same name goes on from there.
+	// Masters that do not serve, or that have to leave their node; the first 16. Each master has a StoreMember, which says more.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Unwell []UnwellMember `json:"unwell,omitempty"`
+	// Deprecated: status.record.retiredPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	RetiredPodNumber int64 `json:"retiredPodNumber,omitempty"`
-	// Each master.
+	// Deprecated: each master has a StoreMember. An earlier operator wrote this list, and the operator carries it over.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=2000
 	Members []MemberStatus `json:"members,omitempty"`
+}
+
+// UnwellMember is a master that does not serve, or that has to leave its node.
+type UnwellMember struct {
+	// Its name, which is that of its StoreMember, too.
+	Name string `json:"name"`
+	// Its state at the moment.
+	//
+	// +optional
+	State MemberState `json:"state,omitempty"`
+	// The node that its pod runs on, or that it was lost with.
+	//
+	// +optional
+	Node string `json:"node,omitempty"`
+	// What is wrong, or what is waited for, as far as that is known.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=300
+	Message string `json:"message,omitempty"`
 }
 
 // MemberState is what a master is at the moment.
@@ -49,32 +75,31 @@ const (
 	MemberUnknown MemberState = "Unknown"
 )
 
-// MemberStatus describes one master. Figures are those of the last look at which the coordinator answered.
+// MemberStatus is all that there is of one master: its name, and what its StoreMember has. Earlier operators kept a list of these in the
+// Store's status.
 type MemberStatus struct {
 	// Its name, which outlives its pods: the Store's name, "-master-" and a number.
 	Name string `json:"name"`
+
+	MemberFigures `json:",inline"`
+	MemberRecord  `json:",inline"`
+}
+
+// MemberFigures are what was last seen of a master. Nothing depends on them having been written. Those that the coordinator reports are of
+// the last look at which it answered.
+type MemberFigures struct {
 	// Its state at the moment.
 	//
 	// +optional
 	State MemberState `json:"state,omitempty"`
-	// Since when the operator has seen that it does not serve: it is not connected, or answers no requests. Absent while it
-	// serves. Conditions tell of it once it has lasted longer than the store takes to find out whether it is dead.
-	//
-	// +optional
-	NotServingSince *metav1.Time `json:"notServingSince,omitempty"`
-	// Since when the operator has seen that the coordinator has declared the process in its pod dead. Absent while the coordinator has not,
-	// or does not answer.
-	//
-	// +optional
-	DeadSince *metav1.Time `json:"deadSince,omitempty"`
 	// Its pod, while there is one.
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// The number of its newest pod. A pod's name is derived from this number and never used again.
+	// How often the container in its present pod was restarted.
 	//
 	// +optional
-	PodNumber int64 `json:"podNumber,omitempty"`
+	Restarts int32 `json:"restarts,omitempty"`
 	// The node that its pod runs on.
 	//
 	// +optional
@@ -126,6 +151,25 @@ type MemberStatus struct {
 	//
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// MemberRecord is what the operator has to know of a master later. Where an action depends on a part of it, the record is written first:
+// an operator that ends in between finds it, and goes on from there.
+type MemberRecord struct {
+	// The number of its newest pod. A pod's name is derived from this number and never used again.
+	//
+	// +optional
+	PodNumber int64 `json:"podNumber,omitempty"`
+	// Since when the operator has seen that it does not serve: it is not connected, or answers no requests. Absent while it
+	// serves. Conditions tell of it once it has lasted longer than the store takes to find out whether it is dead.
+	//
+	// +optional
+	NotServingSince *metav1.Time `json:"notServingSince,omitempty"`
+	// Since when the operator has seen that the coordinator has declared the process in its pod dead. Absent while the coordinator has not,
+	// or does not answer.
+	//
+	// +optional
+	DeadSince *metav1.Time `json:"deadSince,omitempty"`
 	// The node that it was lost with, while it has no other; absent while all is well.
 	//
 	// +optional

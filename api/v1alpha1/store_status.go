@@ -52,8 +52,12 @@ type StoreStatus struct {
 	// +optional
 	HibernatedSince *metav1.Time `json:"hibernatedSince,omitempty"`
 
-	// The one process that serves and that the operator ends next, or has just ended, because it is outdated or for a drill; mostly
-	// absent. No process is ended for these reasons before it is named here.
+	// What the operator has to remember of the whole Store. Of each master, its StoreMember has as much.
+	//
+	// +optional
+	Record *StoreRecord `json:"record,omitempty"`
+
+	// Deprecated: status.record.turn has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	Turn *TurnStatus `json:"turn,omitempty"`
@@ -90,13 +94,12 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Drills []Drill `json:"drills,omitempty"`
 
-	// The operator's notes about drills.
+	// Deprecated: status.record.drills has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	DrillNotes DrillNotes `json:"drillNotes,omitempty"`
 
-	// Whether orders by annotation, which earlier versions took, have become StoreOperations. From then on such annotations mean
-	// nothing.
+	// Deprecated: status.record.ordersCarriedOver has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	OrdersCarriedOver bool `json:"ordersCarriedOver,omitempty"`
@@ -160,7 +163,7 @@ type StoreStatus struct {
 	// +optional
 	LossCount int64 `json:"lossCount,omitempty"`
 
-	// How many of the losses that the present coordinator reports are counted in lossCount.
+	// Deprecated: status.record.lossesSeen has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	LossesSeen int64 `json:"lossesSeen,omitempty"`
@@ -243,7 +246,7 @@ type CoordinatorStatus struct {
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// The highest number of any coordinator's pod so far. Pods' names are derived from it and never used again.
+	// Deprecated: status.record.coordinatorPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	PodNumber int64 `json:"podNumber,omitempty"`

@@ -21,7 +21,8 @@ func carrying(copies int32, nodes ...string) []client.Object {
 	store.Spec.Backups.Storage.Type = v1alpha1.StorageVolume
 	for i, node := range nodes {
 		store.Status.Masters.Members = append(store.Status.Masters.Members, v1alpha1.MemberStatus{
-			Name: v1alpha1.MasterMember("box", i), Node: node, Pod: "pod-on-" + node,
+			Name:          v1alpha1.MasterMember("box", i),
+			MemberFigures: v1alpha1.MemberFigures{Node: node, Pod: "pod-on-" + node},
 		})
 		if node != "n1" {
 			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})

@@ -34,10 +34,16 @@ func withPorts(t *testing.T) *harness {
 		Type: v1alpha1.ConditionNetworkReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAttached, Message: "2 masters",
 	})
 	s.Status.Masters.Members = []v1alpha1.MemberStatus{
-		{Name: "box-master-0", Addresses: []v1alpha1.MemberAddress{
-			{IP: "10.0.0.1", MAC: "02:52:0a:00:00:01", Interface: "net1", PCI: "0000:3b:02.1"},
-		}},
-		{Name: "box-master-1", Addresses: []v1alpha1.MemberAddress{{IP: "10.0.0.2", MAC: "02:52:0a:00:00:02"}}},
+		{
+			Name: "box-master-0",
+			MemberRecord: v1alpha1.MemberRecord{Addresses: []v1alpha1.MemberAddress{
+				{IP: "10.0.0.1", MAC: "02:52:0a:00:00:01", Interface: "net1", PCI: "0000:3b:02.1"},
+			}},
+		},
+		{
+			Name:         "box-master-1",
+			MemberRecord: v1alpha1.MemberRecord{Addresses: []v1alpha1.MemberAddress{{IP: "10.0.0.2", MAC: "02:52:0a:00:00:02"}}},
+		},
 	}
 	s.Status.Network = &v1alpha1.NetworkStatus{
 		Pools: []v1alpha1.PoolStatus{{Range: "10.0.0.0/24", Size: 254, Free: 251}},

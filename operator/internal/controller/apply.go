@@ -218,6 +218,9 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreateP
 	if err != nil {
 		return err
 	}
+	if err := r.recordPodNumber(ctx, v, step); err != nil {
+		return err
+	}
 	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("create pod %s: %w", *pod.Name, err)
 	}
@@ -249,7 +252,7 @@ func (r *Reconciler) checkStoreIsPresent(ctx context.Context, v *visit) error {
 	if now.UID != seen.UID || now.ResourceVersion != seen.ResourceVersion {
 		return fmt.Errorf("the Store was seen at version %s, and is at %s: %w", seen.ResourceVersion, now.ResourceVersion, errStale)
 	}
-	return nil
+	return r.checkMembers(ctx, v)
 }
 
 func (r *Reconciler) checkNoLivePod(ctx context.Context, store *v1alpha1.Store, member string) error {

@@ -45,6 +45,14 @@ func crashedAt(pod *corev1.Pod) (last time.Time) {
 	return last
 }
 
+// restartsOf is how often kubelet has started a container of the pod anew.
+func restartsOf(pod *corev1.Pod) (restarts int32) {
+	for i := range pod.Status.ContainerStatuses {
+		restarts += pod.Status.ContainerStatuses[i].RestartCount
+	}
+	return restarts
+}
+
 // readiness says whether a pod is ready and, if it is not, since when.
 func readiness(pod *corev1.Pod) (ready bool, notSince time.Time) {
 	for i := range pod.Status.Conditions {

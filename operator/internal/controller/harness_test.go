@@ -29,6 +29,7 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
+	"rcbox.dev/rcbox/operator/internal/record"
 )
 
 // harness is a Reconciler with controller-runtime's fake API server, a stand-in for the coordinator, and the test as kubelet.
@@ -80,6 +81,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	}
 	h.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.ClusterPerf{}, &v1alpha1.StoreOperation{}).
+		WithIndex(&v1alpha1.StoreMember{}, indexStore, storeOfMember).
 		WithObjects(append(objects, store)...).
 		WithTypeConverters(
 			withoutNullStatus{clientgoapplyconfigurations.NewTypeConverter(clientgoscheme.Scheme)},
@@ -102,6 +104,20 @@ func (h *harness) interceptors() interceptor.Funcs {
 		return nil
 	}
 	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := written("create " + object.GetName()); err != nil {
+				return err
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if _, isMember := object.(*v1alpha1.StoreMember); isMember {
+				if err := written("update " + object.GetName()); err != nil {
+					return err
+				}
+			}
+			return c.Update(ctx, object, options...)
+		},
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 			if err := written(fmt.Sprintf("apply %T", object)); err != nil {
 				return err
@@ -162,7 +178,16 @@ func (h *harness) mustVisit() {
 	}
 }
 
+// store with what its StoreMembers have.
 func (h *harness) store() *v1alpha1.Store {
+	h.t.Helper()
+	store := h.bareStore()
+	record.Join(store, h.members())
+	return store
+}
+
+// bareStore as the API server has it.
+func (h *harness) bareStore() *v1alpha1.Store {
 	h.t.Helper()
 	store := &v1alpha1.Store{}
 	if err := h.client.Get(h.t.Context(), storeKey, store); err != nil {
@@ -171,9 +196,18 @@ func (h *harness) store() *v1alpha1.Store {
 	return store
 }
 
+func (h *harness) members() []v1alpha1.StoreMember {
+	h.t.Helper()
+	list := &v1alpha1.StoreMemberList{}
+	if err := h.client.List(h.t.Context(), list); err != nil {
+		h.t.Fatal(err)
+	}
+	return list.Items
+}
+
 func (h *harness) change(change func(*v1alpha1.Store)) {
 	h.t.Helper()
-	store := h.store()
+	store := h.bareStore()
 	change(store)
 	store.Generation++
 	if err := h.client.Update(h.t.Context(), store); err != nil {

@@ -66,7 +66,9 @@ func withPorts(t *testing.T) *harness {
 	other.Spec.Network = portsOfSimulation()
 	other.Spec.Network.Attachments[0].Addresses.Range = "10.0.0.0/28"
 	other.Spec.Network.Attachments[1].Addresses = v1alpha1.AddressPool{CIDR: "10.2.0.0/24"}
-	other.Status.Masters.Members = []v1alpha1.MemberStatus{{Addresses: []v1alpha1.MemberAddress{{IP: "10.0.0.17"}}}}
+	other.Status.Masters.Members = []v1alpha1.MemberStatus{
+		{MemberRecord: v1alpha1.MemberRecord{Addresses: []v1alpha1.MemberAddress{{IP: "10.0.0.17"}}}},
+	}
 	h := newHarness(t, other, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-a"},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},

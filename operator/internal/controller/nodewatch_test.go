@@ -184,7 +184,9 @@ func TestCordonIsSeenAtOnce(t *testing.T) {
 // TestNodeConcernsStores that have a pod or a volume there, or whose status names it; a label, a taint, readiness and the node's end count.
 func TestNodeConcernsStores(t *testing.T) {
 	named := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost-one-there"}}
-	named.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: "m", Lost: &v1alpha1.LostStatus{Node: "node-7"}}}
+	named.Status.Masters.Members = []v1alpha1.MemberStatus{
+		{Name: "m", MemberRecord: v1alpha1.MemberRecord{Lost: &v1alpha1.LostStatus{Node: "node-7"}}},
+	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: "claim", Labels: map[string]string{v1alpha1.LabelStore: "claims"},
 		Annotations: map[string]string{annotationSelectedNode: "node-7"},

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -46,8 +47,13 @@ type visit struct {
 	isRemembered bool
 	// isUnknown: nobody knows yet how the coordinator is; nothing can be planned.
 	isUnknown bool
-	// recorded is the status that the API server has.
+	// recorded is the status that the API server has, with what StoreMembers have.
 	recorded *v1alpha1.StoreStatus
+	// members are the Store's StoreMembers, as they were seen or as this visit has written them; writing guards the map.
+	members map[string]*v1alpha1.StoreMember
+	writing sync.Mutex
+	// membersAreFresh is set once it was found that the API server has the StoreMembers that were seen.
+	membersAreFresh bool
 	fixed    []fixedObject
 	// operations as the API server has them, by name.
 	operations map[string]*v1alpha1.StoreOperation
@@ -79,6 +85,10 @@ type fixedObject struct {
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
 	v := &visit{observed: facts.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
+	var err error
+	if v.members, err = listMembers(ctx, r.Client, store); err != nil {
+		return nil, err
+	}
 	if err := observePods(ctx, r.podReader(store), v); err != nil {
 		return nil, err
 	}
@@ -312,6 +322,7 @@ func podOf(pod *corev1.Pod) facts.Pod {
 		Unschedulable:   unschedulable(pod),
 		ImageUnusable:   unusableImage(pod) != nil,
 		CrashedAt:       crashedAt(pod),
+		Restarts:        restartsOf(pod),
 		NeverRan:        hasNeverRun(pod),
 		Avoids:          resources.Avoided(pod),
 		Recalled:        pod.Annotations[v1alpha1.AnnotationRecalled],

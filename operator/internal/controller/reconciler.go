@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -36,6 +37,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/ownership"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/record"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -85,8 +87,12 @@ type Reconciler struct {
 
 	// looks that were written down.
 	looks lookBook
-	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
-	plan func(facts.Observed) planner.Plan
+	// memberWriters is how many StoreMembers are written at a time; 0: one, by whoever reconciles.
+	memberWriters int
+	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs. carries is the like for
+	// what is carried over.
+	plan    func(facts.Observed) planner.Plan
+	carries func(store string, joined *v1alpha1.StoreStatus) record.Parts
 }
 
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill;drain;isolate
@@ -94,6 +100,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rcbox.dev,resources=storeoperations/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores/finalizers,verbs=update
+// +kubebuilder:rbac:groups=rcbox.dev,resources=storemembers,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -119,9 +126,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 	if err := metrics.Registry.Register(statuses); err != nil {
 		return fmt.Errorf("register the metrics of coordinators' streams: %w", err)
 	}
-	r.Nodes, r.Statuses = nodes, statuses
+	r.Nodes, r.Statuses, r.memberWriters = nodes, statuses, memberWriters
 	if err := indexByNode(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
+	}
+	if err := manager.GetFieldIndexer().IndexField(ctx, &v1alpha1.StoreMember{}, indexStore, storeOfMember); err != nil {
+		return fmt.Errorf("index StoreMembers by Store: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(manager).
 		Named("store").
@@ -136,6 +146,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
 		Owns(&discoveryv1.EndpointSlice{}).
+		// Only the operator writes them: a reason for a visit is one that somebody has deleted.
+		Owns(&v1alpha1.StoreMember{}, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+			GenericFunc: func(event.GenericEvent) bool { return false },
+		})).
 		// Renewed all the time, which is nobody's business here: only that it is there.
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// The operator's own writes of their status are no reason for a visit either.
@@ -190,6 +205,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.forgetStatus(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: ownership.Renewal}, nil
 	}
+	if record.IsFormer(&store.Status) {
+		if err := r.carryOver(ctx, store); err != nil && !errors.Is(err, errStale) {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
 	visit, err := r.observe(ctx, store)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -212,7 +233,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		err = r.writeOperations(ctx, visit, plan, outcome, &next)
 	}
 	if err != nil {
-		if apierrors.IsConflict(err) || errors.Is(applyErr, errStale) {
+		if apierrors.IsConflict(err) || errors.Is(err, errStale) || errors.Is(applyErr, errStale) {
 			return ctrl.Result{RequeueAfter: staleRetry}, nil
 		}
 		return ctrl.Result{}, errors.Join(applyErr, err)
@@ -236,7 +257,7 @@ func (r *Reconciler) makePlan(observed facts.Observed) planner.Plan {
 	return planner.Make(observed)
 }
 
-// writeStatus writes the status if it changed, and tells of what is new in it.
+// writeStatus writes what changed of the status: the Store, and then its members.
 func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha1.StoreStatus) error {
 	store := visit.observed.Store
 	if visit.gone {
@@ -244,19 +265,36 @@ func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha
 		return nil
 	}
 	observeMetrics(store, &next)
-	if equality.Semantic.DeepEqual(*visit.recorded, next) {
-		return nil
-	}
-	changed := store.DeepCopy()
-	changed.Status = next
-	// The resource version is that of what was observed: were it an old one, the status would be computed from it in vain.
-	if err := r.Client.Status().Update(ctx, changed); err != nil {
+	parts := record.Split(store.Name, &next)
+	if err := r.writeStoreStatus(ctx, visit, parts.Store, &next); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
+		return err
+	}
+	if store.DeletionTimestamp != nil {
+		return nil // StoreMembers go with the Store
+	}
+	return r.writeMembers(ctx, visit, parts.Members)
+}
+
+// writeStoreStatus writes the Store's own part of a status that was computed, and tells of what is new in the whole. The status was computed
+// from what StoreMembers say, so that they must be the present ones, like the Store.
+func (r *Reconciler) writeStoreStatus(ctx context.Context, visit *visit, own v1alpha1.StoreStatus, next *v1alpha1.StoreStatus) error {
+	store := visit.observed.Store
+	if equality.Semantic.DeepEqual(record.Split(store.Name, visit.recorded).Store, own) {
+		return nil
+	}
+	if err := r.checkMembers(ctx, visit); err != nil {
+		return err
+	}
+	changed := store.DeepCopy()
+	changed.Status = own
+	// The resource version is that of what was observed: were it an old one, the status would be computed from it in vain.
+	if err := r.Client.Status().Update(ctx, changed); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	for _, event := range status.Events(&store.Status, &next) {
+	for _, event := range status.Events(&store.Status, next) {
 		r.Recorder.Eventf(store, nil, event.Type, event.Reason, event.Action, "%s", event.Note)
 		log.FromContext(ctx).Info(event.Note, "reason", event.Reason)
 	}

@@ -34,7 +34,9 @@ func store() *v1alpha1.Store {
 		Status: v1alpha1.StoreStatus{
 			Image: "store:1",
 			Masters: v1alpha1.MastersStatus{Ready: 3, Members: []v1alpha1.MemberStatus{
-				{Name: "box-master-0", Node: "node-a"}, {Name: "box-master-1", Node: "node-b"}, {Name: "box-master-2", Node: "node-a"},
+				{Name: "box-master-0", MemberFigures: v1alpha1.MemberFigures{Node: "node-a"}},
+				{Name: "box-master-1", MemberFigures: v1alpha1.MemberFigures{Node: "node-b"}},
+				{Name: "box-master-2", MemberFigures: v1alpha1.MemberFigures{Node: "node-a"}},
 			}},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Message: "it serves"}},
 		},

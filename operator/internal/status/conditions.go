@@ -19,6 +19,7 @@ import (
 const (
 	// maxHindrances is how many sentences there can be about an upgrade.
 	maxHindrances = 16
+	maxUnwell     = 16
 	// maxMessage bounds a message's length in bytes, maxWaitsFor that of a sentence on what a lost member waits for.
 	maxMessage = 300
 	maxCommand = 150 // longer ones are only referred to

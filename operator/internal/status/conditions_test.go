@@ -236,7 +236,8 @@ func TestConditions(t *testing.T) {
 func TestMembers(t *testing.T) {
 	s := newScene()
 	s.observed.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
-		{Name: "box-master-1", Tablets: 9, UsedPercent: 7}, {Name: "box-master-7", PodNumber: 5},
+		{Name: "box-master-1", MemberFigures: v1alpha1.MemberFigures{Tablets: 9, UsedPercent: 7}},
+		{Name: "box-master-7", MemberRecord: v1alpha1.MemberRecord{PodNumber: 5}},
 	}
 	got := status.Compute(s.observed, s.plan, s.outcome).Masters
 	if got.Members[0].UsedPercent != 50 || got.Members[0].State != v1alpha1.MemberUp {

@@ -7,6 +7,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/record"
 )
 
 const (
@@ -27,7 +28,7 @@ func recordLosses(o facts.Observed, next *v1alpha1.StoreStatus) {
 	if old.ClusterID != cluster.ID {
 		next.LossesSeen = 0
 		if old.ClusterID != "" && old.Tables > 0 {
-			record(o, next, v1alpha1.Loss{
+			addLoss(o, next, v1alpha1.Loss{
 				Cause:      v1alpha1.LossOfCoordinator,
 				Member:     v1alpha1.CoordinatorMember(o.Store.Name),
 				TableCount: old.Tables,
@@ -46,7 +47,7 @@ func recordLosses(o facts.Observed, next *v1alpha1.StoreStatus) {
 		if loss.Missing != "" {
 			cause = v1alpha1.LossAccepted
 		}
-		record(o, next, v1alpha1.Loss{
+		addLoss(o, next, v1alpha1.Loss{
 			Cause:      cause,
 			Member:     loss.Member,
 			ServerIDs:  loss.ServerIDs,
@@ -70,6 +71,9 @@ func isFormers(o facts.Observed, loss facts.Loss) bool {
 	}
 	masters := &o.Store.Status.Masters
 	highest, uid := masters.RetiredPodNumber, ""
+	if record.IsMissing(o.Store, loss.Member) {
+		highest = max(highest, o.Store.Status.Record.HighestPodNumber)
+	}
 	for i := range masters.Members {
 		if masters.Members[i].Name == loss.Member {
 			highest = max(highest, masters.Members[i].PodNumber)
@@ -83,7 +87,7 @@ func isFormers(o facts.Observed, loss facts.Loss) bool {
 	return highest == 0 || highest == 1 && uid != "" && uid != loss.Instance
 }
 
-func record(o facts.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {
+func addLoss(o facts.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {
 	next.LossCount++
 	loss.Number = next.LossCount
 	loss.Time = now(o)

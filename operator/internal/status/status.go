@@ -3,6 +3,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -194,6 +195,7 @@ func masters(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Mast
 			next.Outdated++
 		}
 	}
+	next.Unwell = unwell(next.Members)
 	for i := range old.Members {
 		if find(next.Members, old.Members[i].Name) == nil {
 			next.RetiredPodNumber = max(next.RetiredPodNumber, old.Members[i].PodNumber)
@@ -208,6 +210,39 @@ func masters(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Mast
 	return next
 }
 
+// unwell are the first masters that do not serve, or are to leave their node, with what is known of why.
+func unwell(members []v1alpha1.MemberStatus) []v1alpha1.UnwellMember {
+	var list []v1alpha1.UnwellMember
+	for i := range members {
+		member := &members[i]
+		isWell := member.State == v1alpha1.MemberUp && member.NotServingSince == nil && member.Lost == nil && member.Evacuation == nil
+		if isWell || len(list) == maxUnwell {
+			continue
+		}
+		entry := v1alpha1.UnwellMember{Name: member.Name, State: member.State, Node: member.Node, Message: member.Message}
+		switch {
+		case member.Lost != nil:
+			entry.Node = member.Lost.Node
+			entry.Message = fmt.Sprintf("lost with the node (%s)", member.Lost.Cause) + waitsFor(member.Lost.WaitsFor)
+		case member.Evacuation != nil:
+			entry.Message = fmt.Sprintf("node %s is drained (%s)", member.Evacuation.Node, member.Evacuation.Cause) +
+				waitsFor(member.Evacuation.WaitsFor)
+		case member.Message == "" && member.NotServingSince != nil:
+			entry.Message = "not serving since " + member.NotServingSince.UTC().Format(timeFormat)
+		}
+		entry.Message = brief.Fit(entry.Message, maxMessage)
+		list = append(list, entry)
+	}
+	return list
+}
+
+func waitsFor(what string) string {
+	if what == "" {
+		return ""
+	}
+	return "; waits for " + what
+}
+
 func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == name })
 	if i < 0 {
@@ -219,9 +254,10 @@ func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 func member(
 	o facts.Observed, view planner.MemberView, before *v1alpha1.MemberStatus, outcome Outcome,
 ) v1alpha1.MemberStatus {
-	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending, Claim: view.Claim}
+	entry := v1alpha1.MemberStatus{Name: view.Name}
+	entry.State, entry.Pending, entry.Claim = v1alpha1.MemberStarting, view.Pending, view.Claim
 	if view.Pod != nil {
-		entry.Pod, entry.Node = view.Pod.Name, view.Pod.Node
+		entry.Pod, entry.Node, entry.Restarts = view.Pod.Name, view.Pod.Node, view.Pod.Restarts
 		if !view.Up {
 			entry.Message = view.Pod.Trouble
 		}

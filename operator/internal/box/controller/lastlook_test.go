@@ -139,7 +139,10 @@ func TestLastLookBeforePowerIsTakenAway(t *testing.T) {
 		},
 		"another Store is served there": {func(l *lost, _ *told) {
 			l.store.Status.Masters.Members = []v1alpha1.MemberStatus{
-				{Name: "other-master-0", Pod: "p", Node: "n3", State: v1alpha1.MemberUp},
+				{
+					Name:          "other-master-0",
+					MemberFigures: v1alpha1.MemberFigures{Pod: "p", Node: "n3", State: v1alpha1.MemberUp},
+				},
 			}
 		}, "other-master-0 of Store default/other there serves"},
 	} {

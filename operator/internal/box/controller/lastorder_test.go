@@ -96,7 +96,12 @@ func TestLastLookBeforeIsolation(t *testing.T) {
 }
 
 func memberComes(l *lost) {
-	l.store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: "other-master-0", Pod: "p", Node: "n3", State: v1alpha1.MemberUp}}
+	l.store.Status.Masters.Members = []v1alpha1.MemberStatus{
+		{
+			Name:          "other-master-0",
+			MemberFigures: v1alpha1.MemberFigures{Pod: "p", Node: "n3", State: v1alpha1.MemberUp},
+		},
+	}
 }
 
 // After a command to a chassis manager, only the answer of that manager to that command counts.

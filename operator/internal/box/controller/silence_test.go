@@ -63,10 +63,11 @@ func storeThatLostItsMember() (*v1alpha1.Store, *v1alpha1.NodeFence) {
 	store.Status.Fences = []v1alpha1.FenceStatus{{Node: "n1", Type: v1alpha1.FencingBMC, Member: "box-master-0", Since: since}}
 	store.Status.Masters.Members = []v1alpha1.MemberStatus{
 		{
-			Name: "box-master-0", Pod: "p0", Node: "n1", DeadSince: &since,
-			Lost: &v1alpha1.LostStatus{Node: "n1", Cause: v1alpha1.NodeSilent, Since: since, ProvenAt: &proven},
+			Name:          "box-master-0",
+			MemberFigures: v1alpha1.MemberFigures{Pod: "p0", Node: "n1"},
+			MemberRecord:  v1alpha1.MemberRecord{DeadSince: &since, Lost: &v1alpha1.LostStatus{Node: "n1", Cause: v1alpha1.NodeSilent, Since: since, ProvenAt: &proven}},
 		},
-		{Name: "box-master-1", Pod: "p1", Node: "n2"},
+		{Name: "box-master-1", MemberFigures: v1alpha1.MemberFigures{Pod: "p1", Node: "n2"}},
 	}
 	store.Status.Coordinator = v1alpha1.CoordinatorStatus{Pod: "c", Node: "n3"}
 	return store, &v1alpha1.NodeFence{Spec: v1alpha1.NodeFenceSpec{StoreName: "box", Node: "n1", LostSince: since}}

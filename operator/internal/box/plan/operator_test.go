@@ -146,7 +146,7 @@ func storeOn(i int, node string) v1alpha1.Store {
 		return store
 	}
 	name := v1alpha1.MasterMember("db", i)
-	store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: name, Node: node, Pod: name}}
+	store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: name, MemberFigures: v1alpha1.MemberFigures{Node: node, Pod: name}}}
 	return store
 }
 

@@ -15,7 +15,9 @@ func newStore(change func(*v1alpha1.Store)) v1alpha1.Store {
 	store := v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}}
 	store.Spec.Replication.Factor = new(int32(1))
 	store.Status.Coordinator = v1alpha1.CoordinatorStatus{State: v1alpha1.StateKubernetes}
-	store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: "db-master-0", Node: "atom004", Pod: "db-master-0-x"}}
+	store.Status.Masters.Members = []v1alpha1.MemberStatus{
+		{Name: "db-master-0", MemberFigures: v1alpha1.MemberFigures{Node: "atom004", Pod: "db-master-0-x"}},
+	}
 	change(&store)
 	return store
 }

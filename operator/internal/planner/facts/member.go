@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/record"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -123,6 +124,9 @@ func (o *Observed) recordedPodNumber(name string) (number int64, known bool) {
 		if status.Masters.Members[i].Name == name {
 			return status.Masters.Members[i].PodNumber, true
 		}
+	}
+	if record.IsMissing(o.Store, name) {
+		return max(status.Masters.RetiredPodNumber, status.Record.HighestPodNumber), true
 	}
 	return status.Masters.RetiredPodNumber, false
 }

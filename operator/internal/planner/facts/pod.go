@@ -52,6 +52,8 @@ type Pod struct {
 	DomainKnown bool
 	// CrashedAt is when its process last ended by itself; zero if it never has.
 	CrashedAt time.Time
+	// Restarts is how often its containers were started anew.
+	Restarts int32
 	// Addresses of its ports; none for a pod on the pod network alone.
 	Addresses []netip.Addr
 	// Ended: its kubelet says that all has ended that ran in it, or it never was on a node.

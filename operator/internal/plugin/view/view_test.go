@@ -221,8 +221,14 @@ func TestPictureWithoutTheCoordinator(t *testing.T) {
 	s := scene(2, 0)
 	s.Cluster, s.ClusterError, s.LeaderPod, s.Nodes = nil, "you lack a right", "", nil
 	s.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
-		{Name: "box-master-0", State: v1alpha1.MemberUp, Node: "node-0", Tablets: 2, CapacityBytes: 800 * mib, UsedPercent: 50},
-		{Name: "box-master-1", State: v1alpha1.MemberUnknown, Node: "node-1", Message: "its node does not answer"},
+		{
+			Name:          "box-master-0",
+			MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUp, Node: "node-0", Tablets: 2, CapacityBytes: 800 * mib, UsedPercent: 50},
+		},
+		{
+			Name:          "box-master-1",
+			MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUnknown, Node: "node-1", Message: "its node does not answer"},
+		},
 	}
 	golden(t, "unasked.txt", s.Picture(view.Style{}, false))
 }
@@ -242,9 +248,14 @@ func TestLostMember(t *testing.T) {
 	s := scene(2, 0)
 	s.Cluster.Members = s.Cluster.Members[:1]
 	s.Pods = s.Pods[:2]
-	s.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: "box-master-1", Lost: &v1alpha1.LostStatus{
-		Node: "node-1", Cause: v1alpha1.NodeDeleted,
-	}}}
+	s.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
+		{
+			Name: "box-master-1",
+			MemberRecord: v1alpha1.MemberRecord{Lost: &v1alpha1.LostStatus{
+				Node: "node-1", Cause: v1alpha1.NodeDeleted,
+			}},
+		},
+	}
 	if note := s.Members()[1].Note; note != "lost with node node-1 (Deleted); it moves to another" {
 		t.Errorf("its note is %q", note)
 	}
@@ -283,7 +294,7 @@ func TestOldIsNotShownAsNew(t *testing.T) {
 	expect("looked 7s ago", "4 of 4 up", "\nCONDITIONS\n")
 	for i := range 4 {
 		name := v1alpha1.MasterMember("box", i)
-		s.Store.Status.Masters.Members = append(s.Store.Status.Masters.Members, v1alpha1.MemberStatus{Name: name, State: v1alpha1.MemberUp})
+		s.Store.Status.Masters.Members = append(s.Store.Status.Masters.Members, v1alpha1.MemberStatus{Name: name, MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUp}})
 	}
 	s.Cluster, s.ClusterError, s.LeaderPod = nil, "no coordinator runs", ""
 	expect("what the operator has seen last (7s ago)", "4 of 4 up")

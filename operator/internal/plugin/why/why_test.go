@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"all is well", func(*why.Evidence) {}, []string{"runs and is ready"}},
 		{"outdated", func(e *why.Evidence) {
-			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{Pod: e.Pod.Name, Pending: "memory: 1Gi -> 2Gi"}}
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{MemberFigures: v1alpha1.MemberFigures{Pod: e.Pod.Name, Pending: "memory: 1Gi -> 2Gi"}}}
 		}, []string{"runs and is ready", "memory: 1Gi -> 2Gi"}},
 
 		{"no room", func(e *why.Evidence) {
@@ -243,9 +243,14 @@ func TestExplain(t *testing.T) {
 		{"no pod, it sleeps", func(e *why.Evidence) { e.Pod, e.Store.Spec.Hibernated = nil, true }, []string{"the Store sleeps"}},
 		{"no pod, and nobody makes one", func(e *why.Evidence) { e.Pod, e.Store.Spec.Paused = nil, true }, []string{"spec.paused"}},
 		{"lost with its node", func(e *why.Evidence) {
-			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: e.Member, Lost: &v1alpha1.LostStatus{
-				Node: "node-1", Cause: v1alpha1.NodeNotReady, WaitsFor: "5m0s are not over",
-			}}}
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
+				{
+					Name: e.Member,
+					MemberRecord: v1alpha1.MemberRecord{Lost: &v1alpha1.LostStatus{
+						Node: "node-1", Cause: v1alpha1.NodeNotReady, WaitsFor: "5m0s are not over",
+					}},
+				},
+			}
 			unscheduled(e, "x")
 		}, []string{"lost with node node-1 (NotReady)", "5m0s are not over"}},
 		{"no pod yet", func(e *why.Evidence) { e.Pod = nil }, []string{"has not made one yet", "whether the operator runs"}},
@@ -309,9 +314,12 @@ func TestExplainPorts(t *testing.T) {
 		"no device": {func(e *why.Evidence) {
 			refused(e, "UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for intel.com/rcbox. "+
 				"Requested: 1, Available: 0, which is unexpected")
-			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{
-				Name: "box-master-0", Refusals: &v1alpha1.RefusalStatus{Count: 4, Since: metav1.NewTime(now)},
-			}}
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
+				{
+					Name:         "box-master-0",
+					MemberRecord: v1alpha1.MemberRecord{Refusals: &v1alpha1.RefusalStatus{Count: 4, Since: metav1.NewTime(now)}},
+				},
+			}
 		}, []string{
 			"Node node-1 did not admit pod box-master-0-bcdfg: it has no free port to hand out", "up to 5 minutes",
 			"4 pods of box-master-0 in a row were refused since 2026-11-22 12:00:00 UTC",
