@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/members"
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 )
 
@@ -84,15 +85,18 @@ func departures(ctx context.Context, cluster *access.Cluster, nodes map[string]b
 	if err := cluster.List(ctx, stores); err != nil {
 		return nil, fmt.Errorf("list Stores of all namespaces (list on stores; --force leaves that out): %w", err)
 	}
+	if err := members.JoinAll(ctx, cluster, stores.Items); err != nil {
+		return nil, err //nolint:wrapcheck // it says what may not be read
+	}
 	var all []*departure
 	for i := range stores.Items {
 		of := &departure{store: &stores.Items[i], coordinators: coordinatorsOn(&stores.Items[i], nodes), sleeps: true}
-		members := of.store.Status.Masters.Members
-		for j := range members {
+		masters := of.store.Status.Masters.Members
+		for j := range masters {
 			switch {
-			case members[j].Pod == "":
-			case nodes[members[j].Node]:
-				of.members = append(of.members, &members[j])
+			case masters[j].Pod == "":
+			case nodes[masters[j].Node]:
+				of.members = append(of.members, &masters[j])
 			default:
 				of.sleeps = false
 			}

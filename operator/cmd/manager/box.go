@@ -101,7 +101,7 @@ func runBox(command *cobra.Command, options boxOptions) error {
 		Scheme: newScheme(),
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.Chassis{}: stripped, &v1alpha1.Server{}: stripped, &v1alpha1.Store{}: stripped,
-			&v1alpha1.NodeFence{}: stripped,
+			&v1alpha1.NodeFence{}: stripped, &v1alpha1.StoreMember{}: stripped,
 			&certificatesv1.CertificateSigningRequest{}: {
 				Field:     fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
 				Transform: cache.TransformStripManagedFields(),

@@ -244,6 +244,7 @@ func managerOptions(options runOptions) ctrl.Options {
 				&v1alpha1.Store{}:               {Transform: cache.TransformStripManagedFields()},
 				&v1alpha1.ClusterPerf{}:         {Transform: cache.TransformStripManagedFields()},
 				&v1alpha1.StoreOperation{}:      {Transform: cache.TransformStripManagedFields()},
+				&v1alpha1.StoreMember{}:         {Transform: cache.TransformStripManagedFields()},
 				&corev1.Pod{}:                   pods,
 				&corev1.PersistentVolumeClaim{}: pods,
 				&corev1.Service{}:               own,

@@ -39,7 +39,7 @@ func (r *Reconciler) carryOver(ctx context.Context, seen *v1alpha1.Store) error 
 			v.members[member.Name] = member
 		}
 	}
-	parts := r.split(store.Name, &store.Status)
+	parts := record.Split(store.Name, &store.Status)
 	var missing []v1alpha1.MemberStatus
 	for _, name := range slices.Sorted(maps.Keys(parts.Members)) {
 		status, is := parts.Members[name], v.members[name]
@@ -58,12 +58,4 @@ func (r *Reconciler) carryOver(ctx context.Context, seen *v1alpha1.Store) error 
 	}
 	log.FromContext(ctx).Info("the status of an earlier operator was carried over to StoreMembers", "members", len(parts.Members))
 	return nil
-}
-
-// split, if it is set, is asked in place of record.Split: the simulation plants bugs there.
-func (r *Reconciler) split(store string, joined *v1alpha1.StoreStatus) record.Parts {
-	if r.carries != nil {
-		return r.carries(store, joined)
-	}
-	return record.Split(store, joined)
 }

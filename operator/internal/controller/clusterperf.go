@@ -136,6 +136,9 @@ func (r *PerfReconciler) observe(ctx context.Context, run *v1alpha1.ClusterPerf)
 	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: run.Namespace, Name: run.Spec.StoreRef.Name}, store); {
 	case err == nil:
 		o.Store = store
+		if _, err := listMembers(ctx, r.Client, store); err != nil {
+			return o, err
+		}
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("read the Store: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// indexNode is an index of the cache: pods, claims and Stores by the nodes that they are on, or name.
+// indexNode is an index of the cache: pods, claims, Stores and StoreMembers by the nodes that they are on, or name.
 const indexNode = "rcbox.dev/node"
 
 // indexByNode has the cache find what a node concerns without looking at everything that there is.
@@ -49,6 +49,13 @@ func nodeIndexes() map[client.Object]client.IndexerFunc {
 			}
 			return recordedNodes(store)
 		},
+		&v1alpha1.StoreMember{}: func(object client.Object) []string {
+			member, isMember := object.(*v1alpha1.StoreMember)
+			if !isMember {
+				return nil
+			}
+			return leftNodes(&member.Record)
+		},
 	}
 }
 
@@ -61,14 +68,17 @@ func recordedNodes(store *v1alpha1.Store) []string {
 	for i := range store.Status.Isolations {
 		nodes = append(nodes, store.Status.Isolations[i].Node)
 	}
-	for i := range store.Status.Masters.Members {
-		member := &store.Status.Masters.Members[i]
-		if member.Lost != nil {
-			nodes = append(nodes, member.Lost.Node)
-		}
-		if member.Evacuation != nil {
-			nodes = append(nodes, member.Evacuation.Node)
-		}
+	return nodes
+}
+
+// leftNodes are those that a master was lost with, or leaves.
+func leftNodes(record *v1alpha1.MemberRecord) []string {
+	var nodes []string
+	if record.Lost != nil {
+		nodes = append(nodes, record.Lost.Node)
+	}
+	if record.Evacuation != nil {
+		nodes = append(nodes, record.Evacuation.Node)
 	}
 	return nodes
 }
@@ -86,7 +96,8 @@ func (r *Reconciler) storesOnNode(ctx context.Context, node string) []reconcile.
 	}
 	onNode := client.MatchingFields{indexNode: node}
 	pods, claims, stores := &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, &v1alpha1.StoreList{}
-	for _, list := range []client.ObjectList{pods, claims, stores} {
+	members := &v1alpha1.StoreMemberList{}
+	for _, list := range []client.ObjectList{pods, claims, stores, members} {
 		// Read-only: the lists are the cache's own objects.
 		if err := r.Client.List(ctx, list, onNode, client.UnsafeDisableDeepCopy); err != nil {
 			log.FromContext(ctx).Error(err, "it is not known which Stores a node concerns; they are reconciled later", "node", node)
@@ -100,6 +111,9 @@ func (r *Reconciler) storesOnNode(ctx context.Context, node string) []reconcile.
 	}
 	for i := range stores.Items {
 		add(stores.Items[i].Namespace, stores.Items[i].Name)
+	}
+	for i := range members.Items {
+		add(members.Items[i].Namespace, members.Items[i].Spec.StoreRef.Name)
 	}
 	return requests
 }

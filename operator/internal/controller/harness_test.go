@@ -205,6 +205,22 @@ func (h *harness) members() []v1alpha1.StoreMember {
 	return list.Items
 }
 
+// asFormer writes the Store's status as the operator did that knew no StoreMembers.
+func (h *harness) asFormer(change func(*v1alpha1.StoreStatus)) {
+	h.t.Helper()
+	store := h.store()
+	change(&store.Status)
+	store.Status.Record, store.Status.Masters.Unwell = nil, nil
+	for _, member := range h.members() {
+		if err := h.client.Delete(h.t.Context(), &member); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if err := h.client.Status().Update(h.t.Context(), store); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 func (h *harness) change(change func(*v1alpha1.Store)) {
 	h.t.Helper()
 	store := h.bareStore()

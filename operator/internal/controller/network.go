@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/members"
 	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
@@ -92,6 +93,11 @@ func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
 	if err := r.Client.List(ctx, others); err != nil {
 		return fmt.Errorf("list Stores, whose addresses must be others: %w", err)
 	}
+	if len(others.Items) > 1 {
+		if err := members.JoinAll(ctx, r.Client, others.Items, client.UnsafeDisableDeepCopy); err != nil {
+			return err //nolint:wrapcheck // it says what could not be read
+		}
+	}
 	for i := range others.Items {
 		other := &others.Items[i]
 		pools, err := network.Pools(&other.Spec)
@@ -166,6 +172,10 @@ func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step steps.UngateP
 // releasePod takes the finalizer from this very pod.
 func (r *Reconciler) releasePod(ctx context.Context, v *visit, step steps.ReleasePod) error {
 	pod := &corev1.Pod{}
+	// In a cache that is behind, a StoreMember may not have the pod yet, and would have it for ever once the pod is gone.
+	if err := r.checkMembers(ctx, v); err != nil {
+		return err
+	}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.observed.Store.Namespace, Name: step.Pod.Name}, pod)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -54,7 +54,7 @@ type visit struct {
 	writing sync.Mutex
 	// membersAreFresh is set once it was found that the API server has the StoreMembers that were seen.
 	membersAreFresh bool
-	fixed    []fixedObject
+	fixed           []fixedObject
 	// operations as the API server has them, by name.
 	operations map[string]*v1alpha1.StoreOperation
 	// fresh is set once it was found that the Store had not changed since it was observed.

@@ -62,18 +62,14 @@ func (h *harness) operations() map[string]*v1alpha1.StoreOperation {
 func (h *harness) fromBefore(annotations map[string]string) {
 	h.t.Helper()
 	h.change(func(s *v1alpha1.Store) { s.Annotations = annotations })
-	store := h.store()
-	store.Status.OrdersCarriedOver = false
-	if err := h.client.Status().Update(h.t.Context(), store); err != nil {
-		h.t.Fatal(err)
-	}
+	h.asFormer(func(status *v1alpha1.StoreStatus) { status.OrdersCarriedOver = false })
 }
 
 // A drill that was ordered by annotation becomes one StoreOperation, whenever the operator ends in between, and no pod ends for that.
 func TestOrderedDrillIsCarriedOver(t *testing.T) {
 	const order = "2026-01-01T00:00:00.000Z box-master-1"
 	name := v1alpha1.OperationName("box", v1alpha1.OperationDrill, order)
-	for fails := range 4 {
+	for fails := range 8 {
 		t.Run(fmt.Sprintf("write %d fails", fails), func(t *testing.T) {
 			h := settled(t)
 			pods := h.pods()
@@ -86,7 +82,7 @@ func TestOrderedDrillIsCarriedOver(t *testing.T) {
 				}
 				return nil
 			}
-			for range 5 {
+			for range 7 {
 				_, _ = h.visit() // one of them fails
 			}
 			store := h.store()
@@ -118,7 +114,7 @@ func TestOrderedDrainIsCarriedOver(t *testing.T) {
 	}
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
 	h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrained: "box-master-1"})
-	for range 4 {
+	for range 5 {
 		h.mustVisit()
 		if !isDraining() {
 			t.Fatal("the drain is taken back")
@@ -144,13 +140,12 @@ func TestOrderedDrainIsCarriedOver(t *testing.T) {
 func TestIsolationsAreCarriedOver(t *testing.T) {
 	h := settled(t)
 	h.fromBefore(map[string]string{v1alpha1.FormerAnnotationIsolated: "node-x, node-y"})
-	store := h.store()
-	store.Status.Isolations = []v1alpha1.IsolationStatus{{
-		Node: "node-y", Cause: v1alpha1.IsolatedFailures, Since: metav1.NewTime(h.now.Truncate(time.Second)), Message: "it failed",
-	}}
-	if err := h.client.Status().Update(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
+	h.asFormer(func(status *v1alpha1.StoreStatus) {
+		status.Isolations = []v1alpha1.IsolationStatus{{
+			Node: "node-y", Cause: v1alpha1.IsolatedFailures, Since: metav1.NewTime(h.now.Truncate(time.Second)), Message: "it failed",
+		}}
+	})
+	h.mustVisit()
 	for range 4 {
 		h.mustVisit()
 		isolations := h.store().Status.Isolations
@@ -261,11 +256,8 @@ func TestAnnotationsAreNoOrders(t *testing.T) {
 	t.Run("a drill that was seen", func(t *testing.T) {
 		h := settled(t)
 		h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrill: "seen"})
-		store := h.store()
-		store.Status.DrillNotes.Order = "seen"
-		if err := h.client.Status().Update(t.Context(), store); err != nil {
-			t.Fatal(err)
-		}
+		h.asFormer(func(status *v1alpha1.StoreStatus) { status.DrillNotes.Order = "seen" })
+		h.mustVisit()
 		h.mustVisit()
 		h.mustVisit()
 		if operations := h.operations(); len(operations) > 0 || !h.store().Status.OrdersCarriedOver {

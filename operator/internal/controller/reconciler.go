@@ -89,10 +89,8 @@ type Reconciler struct {
 	looks lookBook
 	// memberWriters is how many StoreMembers are written at a time; 0: one, by whoever reconciles.
 	memberWriters int
-	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs. carries is the like for
-	// what is carried over.
-	plan    func(facts.Observed) planner.Plan
-	carries func(store string, joined *v1alpha1.StoreStatus) record.Parts
+	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
+	plan func(facts.Observed) planner.Plan
 }
 
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch;drill;drain;isolate

@@ -10,6 +10,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/record"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -20,12 +21,34 @@ func (s *simulation) noteRecorded() {
 		s.counts[isAsleep]++
 	}
 	s.checkSight()
-	note := func(member string, number int64) { s.recorded[member] = max(s.recorded[member], number) }
-	for i := range status.Masters.Members {
-		note(status.Masters.Members[i].Name, status.Masters.Members[i].PodNumber)
+}
+
+// member is what is on record of a master: in its StoreMember, or in the Store, as an earlier operator has left it. Nil: nothing is.
+func (s *simulation) member(name string) *v1alpha1.MemberStatus {
+	store := s.joined()
+	i := slices.IndexFunc(store.Status.Masters.Members, func(m v1alpha1.MemberStatus) bool { return m.Name == name })
+	if i < 0 {
+		return nil
 	}
-	for ordinal := range 3 {
-		note(v1alpha1.CoordinatorMemberAt("sim", ordinal), 0)
+	return &store.Status.Masters.Members[i]
+}
+
+// joined is the Store with what its StoreMembers have.
+func (s *simulation) joined() *v1alpha1.Store {
+	store := s.store().DeepCopy()
+	var members []v1alpha1.StoreMember
+	for _, member := range all[*v1alpha1.StoreMember](s.api.objects) {
+		members = append(members, *member)
+	}
+	record.Join(store, members)
+	return store
+}
+
+// noteMade is called for each pod that is made.
+func (s *simulation) noteMade(object client.Object) {
+	if pod, isPod := object.(*corev1.Pod); isPod {
+		number, _ := strconv.ParseInt(pod.Annotations[v1alpha1.AnnotationPodNumber], 10, 64) // else it is told of elsewhere
+		s.made[memberName(pod)] = max(s.made[memberName(pod)], number)
 	}
 }
 
@@ -40,9 +63,13 @@ func (s *simulation) checkCreate(by *simulatedOperator, object client.Object) {
 		return
 	}
 	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AnnotationPodNumber], 10, 64)
-	if err != nil || number <= s.recorded[memberName(pod)] {
-		s.violate("%s is number %d of its member, and %d is on record", pod.Name, number, s.recorded[memberName(pod)])
+	if err != nil || number <= s.made[memberName(pod)] {
+		s.violate("%s is number %d of its member, which has had %d", pod.Name, number, s.made[memberName(pod)])
 	}
+	if is := s.member(memberName(pod)); isMaster(pod) && (is == nil || is.PodNumber < number) {
+		s.violate("%s is made before its number is on record: %+v", pod.Name, is)
+	}
+	s.noteMade(pod)
 	s.checkCopies(pod)
 	for _, other := range s.pods() {
 		if memberName(other) == memberName(pod) && other.DeletionTimestamp == nil && other.Status.Phase != corev1.PodFailed {
@@ -106,10 +133,8 @@ func (s *simulation) checkMove(by *simulatedOperator, claim *corev1.PersistentVo
 	if lost := s.lostNodes(by); lost > int(s.store().Copies()) {
 		s.violate("%s gets the claim %s, and %d nodes are lost", name, claim.Name, lost)
 	}
-	isRecorded := func(m v1alpha1.MemberStatus) bool {
-		return m.Name == name && m.Lost != nil && m.Lost.ProvenAt != nil && m.Lost.Node == before.Annotations[annotationSelectedNode]
-	}
-	if !slices.ContainsFunc(s.store().Status.Masters.Members, isRecorded) {
+	is := s.member(name)
+	if is == nil || is.Lost == nil || is.Lost.ProvenAt == nil || is.Lost.Node != before.Annotations[annotationSelectedNode] {
 		s.violate("%s gets the claim %s, and why is not on record", name, claim.Name)
 	}
 	for other, at := range s.moved {

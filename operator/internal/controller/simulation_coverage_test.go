@@ -39,7 +39,7 @@ var hasToHappen = []string{
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
-	isRemembered, isDeaf,
+	isRemembered, isDeaf, isKilledBetween, isFormerStatus, isMemberDeleted,
 }
 
 // What happens to operators.
@@ -60,6 +60,9 @@ const (
 	isReplaced       = "a master's pod is replaced"
 	isRemembered     = "what a coordinator has told before is all that is known of it"
 	isMisplaced      = "a pod is placed where its volume cannot be used"
+	isKilledBetween  = "an operator is killed between the status of a Store and those of its members"
+	isFormerStatus   = "the status is that of an earlier operator"
+	isMemberDeleted  = "somebody deletes a StoreMember"
 	isHesitation     = "the scheduler finds no node for a second"
 )
 

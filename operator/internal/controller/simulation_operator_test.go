@@ -36,6 +36,8 @@ type simulatedOperator struct {
 	isLate bool
 	// isDeaf: its watch of pods stands still.
 	isDeaf bool
+	// wroteStatus: it has written the Store's status in this visit.
+	wroteStatus bool
 }
 
 // errKilled is the operator's end between any two of its calls.
@@ -166,7 +168,10 @@ func (o *simulatedOperator) visit() (err error) {
 	if s.ordering.Float64() >= stale {
 		o.cache.refresh(kindOf[*v1alpha1.StoreOperation]())
 	}
-	o.visiting, o.hasPlanned, o.isLate, o.remembers = s.now, false, false, false
+	if s.membering.Float64() >= stale {
+		o.cache.refresh(kindOf[*v1alpha1.StoreMember]())
+	}
+	o.visiting, o.hasPlanned, o.isLate, o.remembers, o.wroteStatus = s.now, false, false, false, false
 	defer func() {
 		if end := recover(); end != nil {
 			if end != errKilled { //nolint:errorlint // the very value

@@ -34,6 +34,10 @@ type plantedBug struct {
 	blows []blow
 	// takesSettings: so does the simulated build.
 	takesSettings bool
+	// writesLater: what is to be on record before something is done is not written before the Store's status.
+	writesLater bool
+	// drops a part of a StoreMember that is made from the status of an earlier operator.
+	drops func(*v1alpha1.StoreMember)
 	// decides: the spec says nothing of copies, where there are as many as by default.
 	decides bool
 	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
@@ -171,7 +175,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "names of pods begin anew", plan: namesAnew,
-		reported: "is on record", within: 10,
+		reported: "which has had", within: 10,
 	},
 	{
 		name: "a pod stays where it cannot use its volume", plan: leavesMisplaced,
@@ -181,6 +185,23 @@ var plantedBugs = []plantedBug{
 	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,
 		reported: "gets a second pod", within: 10,
+	},
+	{
+		name: "a pod is made before its number is on record", writesLater: true,
+		reported: "before its number is on record", within: 10,
+	},
+	{
+		name: "the number of a pod is not carried over", drops: func(member *v1alpha1.StoreMember) { member.Record.PodNumber = 0 },
+		reported: "which has had", within: 40,
+	},
+	{
+		name: "addresses are not carried over", drops: func(member *v1alpha1.StoreMember) { member.Record.Addresses = nil },
+		reported: "may send under one of them", within: 40,
+	},
+	{
+		name: "nobody looks whether StoreMembers are the present ones", live: seesCachedMembers,
+		faults:   func(f *faults) { f.stale = 0.7 },
+		reported: "is on record", within: 40,
 	},
 	{
 		name: "nobody looks whether the Store is the present one", live: seesCachedStore,
@@ -472,6 +493,23 @@ func leavesMisplaced(o facts.Observed) planner.Plan {
 		o.Pods[i].Misplaced = ""
 	}
 	return planner.Make(o)
+}
+
+// seesCachedMembers believes the cache of StoreMembers.
+func seesCachedMembers(o *simulatedOperator, live client.Reader) client.Reader {
+	cached := func(list client.ObjectList) bool {
+		heads, ofHeads := list.(*metav1.PartialObjectMetadataList)
+		if !ofHeads || heads.Kind != "StoreMemberList" {
+			return false
+		}
+		for key, object := range o.cache.cache {
+			if key.kind == kindOf[*v1alpha1.StoreMember]() {
+				heads.Items = append(heads.Items, metav1.PartialObjectMetadata{ObjectMeta: *object.(*v1alpha1.StoreMember).ObjectMeta.DeepCopy()})
+			}
+		}
+		return true
+	}
+	return lyingReader{Reader: live, list: cached}
 }
 
 func seesCachedStore(o *simulatedOperator, live client.Reader) client.Reader {

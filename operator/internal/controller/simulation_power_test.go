@@ -63,6 +63,9 @@ func (c *operatorClient) Create(ctx context.Context, object client.Object, optio
 	if !simulated(object) {
 		return c.Client.Create(ctx, object, options...)
 	}
+	if member, isMember := object.(*v1alpha1.StoreMember); isMember {
+		return c.createMember(member)
+	}
 	return c.s.write(fmt.Sprintf("create %T %s", object, object.GetName()), func() error {
 		if _, there := c.simulatedAPI.objects[keyOf(object)]; there {
 			return apierrors.NewAlreadyExists(schema.GroupResource{}, object.GetName())

@@ -41,8 +41,10 @@ type simulation struct {
 	listening *rand.Rand
 	// watching decides whether an operator's watch of pods stands still, and whether the Store sleeps meanwhile, likewise.
 	watching *rand.Rand
-	now      time.Time
-	api      *simulatedAPI
+	// membering decides whether a cache has the StoreMembers, and what others do to these, likewise.
+	membering *rand.Rand
+	now       time.Time
+	api       *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
@@ -63,6 +65,8 @@ type simulation struct {
 	broken string
 	// rigid: the class of volumes refuses to have them grow.
 	rigid bool
+	// wasFormer: the status was that of an earlier operator already.
+	wasFormer bool
 	// storms: things happen all the time. Otherwise they do now and then, so that the operator gets to what it does only while all is well.
 	storms bool
 	// blows that fall on this store, each as often as it is in the list.
@@ -73,8 +77,8 @@ type simulation struct {
 	// planted is what is wrong with the operator; nil for the one that there is.
 	planted *plantedBug
 
-	// recorded is the highest number of a pod of each member that a status has had.
-	recorded map[string]int64
+	// made is the highest number of a pod of each member that was made.
+	made map[string]int64
 	// moved is when each member was given a volume elsewhere.
 	moved map[string]time.Time
 	// ended are the masters whose processes an operator has ended, with what they held, and that are not back.
@@ -159,6 +163,7 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		}
 		s.disturb()
 		s.deafen()
+		s.disturbMembers()
 		if len(s.violations) > 0 {
 			return s
 		}
@@ -173,10 +178,11 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		random: rand.New(rand.NewPCG(seed, 0)), placing: rand.New(rand.NewPCG(seed, 1)),
 		ordering: rand.New(rand.NewPCG(seed, 2)), listening: rand.New(rand.NewPCG(seed, 3)),
 		watching:  rand.New(rand.NewPCG(seed, 4)),
+		membering: rand.New(rand.NewPCG(seed, 5)),
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},
-		recorded: map[string]int64{}, moved: map[string]time.Time{},
+		made: map[string]int64{}, moved: map[string]time.Time{},
 		ended: map[string]bool{}, counts: map[string]int{},
 	}
 	s.api = &simulatedAPI{s: s, Client: newHarness(t).client, objects: map[objectKey]client.Object{}}

@@ -11,13 +11,27 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// behind is a cache in which a Store is as it was.
+// behind is a cache in which a Store's members are as they were.
 type behind struct {
+	client.Client
+	members []v1alpha1.StoreMember
+}
+
+func (b behind) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if members, ofMembers := list.(*v1alpha1.StoreMemberList); ofMembers {
+		(&v1alpha1.StoreMemberList{Items: b.members}).DeepCopyInto(members)
+		return nil
+	}
+	return b.Client.List(ctx, list, options...)
+}
+
+// storeBehind is a cache in which a Store is as it was.
+type storeBehind struct {
 	client.Client
 	store *v1alpha1.Store
 }
 
-func (b behind) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (b storeBehind) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if store, isStore := into.(*v1alpha1.Store); isStore {
 		b.store.DeepCopyInto(store)
 		return nil
@@ -35,12 +49,12 @@ func TestNothingMovesOnAnOldRecord(t *testing.T) {
 	if lost := recorded.Status.Masters.Members[1].Lost; lost == nil || lost.ProvenAt == nil {
 		t.Fatalf("on record: %+v", lost)
 	}
-	withdrawn := recorded.DeepCopy()
-	withdrawn.Status.Masters.Members[1].Lost = nil
-	if err := h.client.Status().Update(t.Context(), withdrawn); err != nil {
+	withdrawn := h.members()[1]
+	h.reconciler.Client = behind{h.client, h.members()}
+	withdrawn.Record.Lost = nil
+	if err := h.client.Update(t.Context(), &withdrawn); err != nil {
 		t.Fatal(err)
 	}
-	h.reconciler.Client = behind{h.client, recorded}
 	for range 3 {
 		h.mustVisit()
 	}
@@ -100,12 +114,12 @@ func TestStoreThatWasWokenUpIsNotPutToSleep(t *testing.T) {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
 	h.mustVisit()
-	asleep := h.store()
+	asleep := h.bareStore()
 	if asleep.Status.HibernatedSince == nil || len(h.pods()) != 3 {
 		t.Fatalf("hibernated since %v, %d pods", asleep.Status.HibernatedSince, len(h.pods()))
 	}
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false })
-	h.reconciler.Client = behind{h.client, asleep}
+	h.reconciler.Client = storeBehind{h.client, asleep}
 	for range 3 {
 		h.mustVisit()
 	}
@@ -171,7 +185,7 @@ func TestSleepIsOnRecordUntilPodsBehindTheCacheHaveChanged(t *testing.T) {
 func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
-	deleted := h.store()
+	deleted := h.bareStore()
 	deleted.DeletionTimestamp = &metav1.Time{Time: h.now}
 	h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{"made": "anew"} }) // another version is all that matters here
 	for _, pod := range h.pods() {
@@ -179,7 +193,7 @@ func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.reconciler.Client = behind{h.client, deleted}
+	h.reconciler.Client = storeBehind{h.client, deleted}
 	for range 3 {
 		h.mustVisit()
 	}

@@ -15,6 +15,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/box/layout"
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 	"rcbox.dev/rcbox/operator/internal/box/poll"
+	"rcbox.dev/rcbox/operator/internal/members"
 )
 
 // observe collects the state of a Chassis: from the cache, or from the API server itself.
@@ -35,6 +36,9 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, look *roun
 	stores := &v1alpha1.StoreList{}
 	if err := from.List(ctx, stores); err != nil {
 		return nil, fmt.Errorf("list Stores: %w", err)
+	}
+	if err := members.JoinAll(ctx, from, stores.Items); err != nil {
+		return nil, err //nolint:wrapcheck // it says what could not be read
 	}
 	observed.Members = plan.MembersByNode(stores.Items)
 	alive, serving := aliveByNode(stores.Items), servingByNode(stores.Items)

@@ -17,6 +17,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 	"rcbox.dev/rcbox/operator/internal/box/poll"
+	"rcbox.dev/rcbox/operator/internal/members"
 	"rcbox.dev/rcbox/operator/internal/nodelease"
 )
 
@@ -90,7 +91,8 @@ func (r *Reconciler) isSilent(node string) bool {
 }
 
 // isProvedDead says whether a Store's own status has it that this very request was decided on for a member that its coordinator has
-// declared dead. Whoever may make NodeFences can claim nothing by that: only the operator may write the status. The kubelet of a node
+// declared dead. Whoever may make NodeFences can claim nothing by that: only the operator may write the status, and StoreMembers. The death
+// is in the StoreMember before the Store has the fence, so that a StoreMember that was read too early means no. The kubelet of a node
 // that is called Ready is listened to once more, at the API server itself: a watch may lag behind.
 func (r *Reconciler) isProvedDead(ctx context.Context, from client.Reader, observed *plan.Observed,
 	fence *v1alpha1.NodeFence,
@@ -102,6 +104,9 @@ func (r *Reconciler) isProvedDead(ctx context.Context, from client.Reader, obser
 	store := &v1alpha1.Store{}
 	if err := from.Get(ctx, client.ObjectKey{Namespace: fence.Namespace, Name: fence.Spec.StoreName}, store); err != nil {
 		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // it says which Store
+	}
+	if err := members.Join(ctx, from, store); err != nil {
+		return false, err //nolint:wrapcheck // it says what could not be read
 	}
 	if !isDecided(store, fence) || !r.isSilent(fence.Spec.Node) {
 		return isDecided(store, fence), nil
@@ -116,7 +121,7 @@ func (r *Reconciler) isProvedDead(ctx context.Context, from client.Reader, obser
 	return true, nil
 }
 
-// isDecided: the Store's status has the fence, and the member's death.
+// isDecided: the Store's status has the fence, and its StoreMember the member's death.
 func isDecided(store *v1alpha1.Store, fence *v1alpha1.NodeFence) bool {
 	at := slices.IndexFunc(store.Status.Fences, func(f v1alpha1.FenceStatus) bool {
 		return f.Node == fence.Spec.Node && f.Type == v1alpha1.FencingBMC && f.Since.Equal(&fence.Spec.LostSince)

@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/members"
 	"rcbox.dev/rcbox/operator/internal/panel/front"
 )
 
@@ -40,8 +42,11 @@ func (c *Cached) Objects(ctx context.Context) (front.Objects, []string, error) {
 		return front.Objects{}, nil, fmt.Errorf("list Servers: %w", err)
 	}
 	if !c.NoStores {
-		if err := c.Reader.List(ctx, &stores, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := c.Reader.List(ctx, &stores, client.InNamespace(c.Namespace)); err != nil {
 			return front.Objects{}, nil, fmt.Errorf("list Stores: %w", err)
+		}
+		if err := members.JoinAll(ctx, c.Reader, stores.Items, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return front.Objects{}, nil, err //nolint:wrapcheck // it says what could not be read
 		}
 	}
 	return front.Objects{Chassis: chassis.Items, Servers: servers.Items, Stores: stores.Items}, c.Notes, nil
@@ -60,21 +65,22 @@ func Follow(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, li
 	stripped := cache.ByObject{Transform: cache.TransformStripManagedFields()}
 	kinds := map[client.Object]cache.ByObject{&v1alpha1.Chassis{}: stripped, &v1alpha1.Server{}: stripped}
 	stores := stripped
-	err := live.List(ctx, &v1alpha1.StoreList{}, one)
+	err := errors.Join(live.List(ctx, &v1alpha1.StoreList{}, one), live.List(ctx, &v1alpha1.StoreMemberList{}, one))
 	if apierrors.IsForbidden(err) {
 		source.Namespace = namespace
 		stores.Namespaces = map[string]cache.Config{namespace: {}}
 		source.Notes = []string{"You may not read the Stores of all namespaces; only those of namespace " + namespace + " are shown."}
-		err = live.List(ctx, &v1alpha1.StoreList{}, one, client.InNamespace(namespace))
+		own := client.InNamespace(namespace)
+		err = errors.Join(live.List(ctx, &v1alpha1.StoreList{}, one, own), live.List(ctx, &v1alpha1.StoreMemberList{}, one, own))
 	}
 	switch {
 	case apierrors.IsForbidden(err):
 		source.NoStores = true
-		source.Notes = []string{"You may not read Stores (list and watch on stores); none is shown."}
+		source.Notes = []string{"You may not read Stores (list and watch on stores and storemembers); none is shown."}
 	case err != nil:
 		return nil, fmt.Errorf("list Stores: %w", err)
 	default:
-		kinds[&v1alpha1.Store{}] = stores
+		kinds[&v1alpha1.Store{}], kinds[&v1alpha1.StoreMember{}] = stores, stores
 	}
 	copies, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: kinds})
 	if err != nil {

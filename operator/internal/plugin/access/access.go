@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/members"
 	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
@@ -162,6 +163,10 @@ func (c *Cluster) Look(ctx context.Context, store *v1alpha1.Store) (*view.Snapsh
 		return nil, explain(err, "list the pods of Store %s/%s", store.Namespace, store.Name)
 	}
 	snapshot.Pods = pods.Items
+	// Where StoreMembers may not be read, masters are shown as the coordinator and their pods have them.
+	if err := members.Join(ctx, c, store); err != nil && !apierrors.IsForbidden(err) {
+		return nil, explain(err, "list the members of Store %s/%s", store.Namespace, store.Name)
+	}
 	snapshot.LookedAt = c.lookedAt(ctx, store)
 	nodes := &corev1.NodeList{}
 	switch err := c.List(ctx, nodes); {
