@@ -37,7 +37,7 @@ generate() {
 
 	# The chart makes Roles or a ClusterRole of these rules, as its values say.
 	mkdir -p charts/rcbox/files
-	for kind in stores clusterperfs storeoperations chassis servers nodefences; do
+	for kind in stores storemembers clusterperfs storeoperations chassis servers nodefences; do
 		cp config/crd/*/"rcbox.dev_$kind.yaml" "charts/rcbox/files/$kind-crd.yaml"
 	done
 	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml

@@ -117,7 +117,7 @@ func generated[T any](t *testing.T, file string, document int) *T {
 
 func TestSameSourceAsConfig(t *testing.T) {
 	objects := mustRender(t)
-	for _, kind := range []string{"stores", "clusterperfs", "storeoperations"} {
+	for _, kind := range []string{"stores", "storemembers", "clusterperfs", "storeoperations"} {
 		crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", kind+".rcbox.dev")
 		want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_"+kind+".yaml", 0)
 		if !reflect.DeepEqual(crd.Spec, want.Spec) {
@@ -231,6 +231,7 @@ func TestSwitches(t *testing.T) {
 		{"crds.install=false", "CustomResourceDefinition /stores.rcbox.dev", false},
 		{"crds.install=false", "CustomResourceDefinition /clusterperfs.rcbox.dev", false},
 		{"crds.install=false", "CustomResourceDefinition /storeoperations.rcbox.dev", false},
+		{"crds.install=false", "CustomResourceDefinition /storemembers.rcbox.dev", false},
 		{"rbac.operationPolicy=false", "ValidatingAdmissionPolicy /operations.rcbox-operator.rcbox-system.rcbox.dev", false},
 		{"rbac.clusterRoles=false", "ClusterRole /rcbox-operator-store-operator", false},
 		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
@@ -306,12 +307,42 @@ func TestKeepDefinition(t *testing.T) {
 	// By default as well: with the definitions all Stores would go. A hook would not guard them, for --no-hooks and GitOps skip hooks.
 	for option, want := range map[string]string{"crds.keep=false": "", "replicas=1": "keep"} {
 		objects := mustRender(t, "--set", option)
-		for _, name := range []string{"stores.rcbox.dev", "clusterperfs.rcbox.dev", "storeoperations.rcbox.dev"} {
+		for _, name := range []string{"stores.rcbox.dev", "storemembers.rcbox.dev", "clusterperfs.rcbox.dev", "storeoperations.rcbox.dev"} {
 			crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", name)
 			if got := crd.Annotations[policy]; got != want {
 				t.Errorf("with %s, %s of %s is %q", option, policy, name, got)
 			}
 		}
+	}
+}
+
+// What the operator does rests on StoreMembers, so that nobody else gets the right to write them.
+func TestOnlyTheOperatorWritesMembers(t *testing.T) {
+	writers := 0
+	for _, object := range mustRender(t, "--set", "box.enabled=true") {
+		if object.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		reads := []string{"get", "list", "watch"}
+		for _, rule := range role.Rules {
+			isAbout := slices.Contains(rule.APIGroups, "rcbox.dev") && slices.Contains(rule.Resources, "storemembers")
+			isWritten := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(reads, verb) })
+			switch {
+			case isAbout && isWritten && role.Name == "rcbox-operator":
+				writers++
+			case isAbout && isWritten:
+				t.Errorf("%s may %v StoreMembers", role.Name, rule.Verbs)
+			case slices.Contains(rule.APIGroups, "rcbox.dev") && slices.Contains(rule.Resources, "*"):
+				t.Errorf("%s has %v for every kind", role.Name, rule.Verbs)
+			}
+		}
+	}
+	if writers != 1 {
+		t.Errorf("%d rules let the operator write StoreMembers", writers)
 	}
 }
 

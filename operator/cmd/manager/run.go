@@ -130,7 +130,7 @@ func run(command *cobra.Command, options runOptions) error {
 		Holder:       holder(),
 		Ownership:    owned,
 	}
-	if err := needsOperations(manager); err != nil {
+	if err := needsDefinitions(manager); err != nil {
 		return err
 	}
 	if err := reconciler.SetupWithManager(command.Context(), manager); err != nil {
@@ -171,17 +171,19 @@ func setUpOwnership(manager ctrl.Manager, options runOptions) (*ownership.Leases
 	return leases, nil
 }
 
-// needsOperations refuses to start without the definition of StoreOperations: without them, the operator would not know of orders that are
-// in force.
-func needsOperations(manager ctrl.Manager) error {
-	kind := v1alpha1.GroupVersion.WithKind("StoreOperation")
-	_, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return errors.New("there is no CustomResourceDefinition storeoperations.rcbox.dev: install it, which comes with the operator's " +
-			"chart and manifests, before this version of the operator")
-	case err != nil:
-		return fmt.Errorf("look for the definition of StoreOperations: %w", err)
+// needsDefinitions refuses to start without the definitions of StoreOperations and StoreMembers: without them, the operator would not know of
+// orders that are in force, and of what is on record of each master.
+func needsDefinitions(manager ctrl.Manager) error {
+	for kind, plural := range map[string]string{"StoreOperation": "storeoperations", "StoreMember": "storemembers"} {
+		kind := v1alpha1.GroupVersion.WithKind(kind)
+		_, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			return fmt.Errorf("there is no CustomResourceDefinition %s.rcbox.dev: install it, which comes with the operator's "+
+				"chart and manifests, before this version of the operator", plural)
+		case err != nil:
+			return fmt.Errorf("look for the definition of %s: %w", plural, err)
+		}
 	}
 	return nil
 }

@@ -181,11 +181,12 @@ func TestCordonIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestNodeConcernsStores that have a pod or a volume there, or whose status names it; a label, a taint, readiness and the node's end count.
+// TestNodeConcernsStores that have a pod or a volume there, or whose status or StoreMember names it; a label, a taint, readiness and the node's end count.
 func TestNodeConcernsStores(t *testing.T) {
-	named := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost-one-there"}}
-	named.Status.Masters.Members = []v1alpha1.MemberStatus{
-		{Name: "m", MemberRecord: v1alpha1.MemberRecord{Lost: &v1alpha1.LostStatus{Node: "node-7"}}},
+	named := &v1alpha1.StoreMember{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost-one-there-master-0"},
+		Spec:       v1alpha1.StoreMemberSpec{StoreRef: v1alpha1.StoreReference{Name: "lost-one-there"}},
+		Record:     v1alpha1.MemberRecord{Lost: &v1alpha1.LostStatus{Node: "node-7"}},
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: "claim", Labels: map[string]string{v1alpha1.LabelStore: "claims"},

@@ -21,8 +21,9 @@ var (
 
 // ungatePods lets pods be started whose addresses are on record as their own. A pod may be made late, by an operator that stood still
 // meanwhile, with addresses that another pod has by now, and no precondition keeps it from that. So it is made with a gate, and is nothing
-// but an offer. The status says whose an address is, and of two operators that write it one wins. A gate is opened in the version of
-// the pod that was seen, by who has seen record and pods without the cache; and an offer that comes too late is deleted.
+// but an offer. StoreMembers say whose an address is, and of two that have the same one on record the address book chooses one. A gate is
+// opened in the version of the pod that was seen, by who has seen record and pods without the cache; and an offer that comes too late is
+// deleted.
 func (p *planning) ungatePods() {
 	for _, m := range p.masters {
 		for i, pod := range m.Live {
@@ -30,7 +31,7 @@ func (p *planning) ungatePods() {
 				continue
 			}
 			p.lookAgainIn(turnInterval)
-			rivals, isRecorded := p.book.Rivals(pod), p.observed.OwnsAddresses(pod)
+			rivals, isRecorded := p.book.Rivals(pod), p.book.Owns(pod)
 			why := p.book.WhyInVain(pod)
 			switch {
 			case why != "":

@@ -318,3 +318,50 @@ func TestPodsAreLetGoWithTheirNamespace(t *testing.T) {
 		t.Errorf("steps are %v", planned)
 	}
 }
+
+// Records of members are written one by one, so that two operators may have given two members the same addresses. One of them keeps these,
+// and the one whose pod was started first of all.
+func TestSameAddressesOnRecord(t *testing.T) {
+	for name, started := range map[string]bool{"neither was started": false, "the second one was started": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newPortsWorld(2, "")
+			if started {
+				settled(t, w)
+				w.end(w.podOf("box-master-0"))
+			}
+			for range 200 {
+				if pod := w.podOf("box-master-0"); pod != nil && pod.Gated && w.podOf("box-master-1") != nil {
+					break
+				}
+				w.visit(false)
+				w.tick()
+			}
+			first, second := w.podOf("box-master-0"), w.podOf("box-master-1")
+			if !first.Gated || second.Gated == started {
+				t.Fatalf("gated: %v, %v", first.Gated, second.Gated)
+			}
+			same := func(member string, pod *fakePod) {
+				for i := range w.store.Status.Masters.Members {
+					if recorded := &w.store.Status.Masters.Members[i]; recorded.Name == member {
+						recorded.Addresses = nil
+						for _, ip := range second.Addresses {
+							recorded.Addresses = append(recorded.Addresses, v1alpha1.MemberAddress{IP: ip.String(), Pod: pod.Name})
+						}
+					}
+				}
+			}
+			first.Addresses = slices.Clone(second.Addresses)
+			same("box-master-0", first)
+			same("box-master-1", second)
+			settled(t, w)
+			after := addressesOf(w)
+			slices.Sort(after)
+			if len(slices.Compact(after)) != 4 {
+				t.Errorf("addresses are %v", after)
+			}
+			if kept := w.podOf("box-master-1"); started && kept.UID != second.UID {
+				t.Errorf("%s, which was started, is not there any more", second.Name)
+			}
+		})
+	}
+}

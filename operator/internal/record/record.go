@@ -58,6 +58,15 @@ func Join(store *v1alpha1.Store, members []v1alpha1.StoreMember) {
 	}
 }
 
+// Part takes out of a joined status what Join has added: the Store's own part is left, as it was read.
+func Part(status *v1alpha1.StoreStatus) {
+	if status.Record == nil {
+		return
+	}
+	status.Turn, status.DrillNotes, status.OrdersCarriedOver, status.LossesSeen = nil, v1alpha1.DrillNotes{}, false, 0
+	status.Coordinator.PodNumber, status.Masters.RetiredPodNumber, status.Masters.Members = 0, 0, nil
+}
+
 // IsOf says whether a StoreMember is this very Store's, and not of one of the same name that was deleted before.
 func IsOf(member *v1alpha1.StoreMember, store *v1alpha1.Store) bool {
 	return member.Namespace == store.Namespace && member.DeletionTimestamp == nil && metav1.IsControlledBy(member, store)
@@ -86,8 +95,7 @@ func Split(store string, joined *v1alpha1.StoreStatus) Parts {
 	}
 	record.Members = rangesOf(ordinals)
 	own.Record = &record
-	own.Turn, own.DrillNotes, own.OrdersCarriedOver, own.LossesSeen = nil, v1alpha1.DrillNotes{}, false, 0
-	own.Coordinator.PodNumber, own.Masters.RetiredPodNumber, own.Masters.Members = 0, 0, nil
+	Part(own)
 	return parts
 }
 

@@ -62,7 +62,7 @@ const (
 // +kubebuilder:rbac:groups=rcbox.dev,resources=servers,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=subresources.rcbox.dev,resources=servers/power,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=servers/status,verbs=update
-// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores;storemembers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rcbox.dev,resources=nodefences,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rcbox.dev,resources=nodefences/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch

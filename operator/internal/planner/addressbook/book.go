@@ -76,7 +76,7 @@ func New(o *facts.Observed, pools []network.Pool) *Book {
 			}
 			b.recall(address.IP, address.Pod, member.Name, node)
 			if ip, err := netip.ParseAddr(address.IP); err == nil {
-				b.owners[ip] = member.Name
+				b.claim(ip, member.Name)
 			}
 		}
 	}
@@ -94,6 +94,27 @@ func New(o *facts.Observed, pools []network.Pool) *Book {
 		}
 	}
 	return b
+}
+
+// claim notes that an address is a member's by its record. Records of members are written one by one, so that two operators may give two
+// members the same address: then it is that member's whose pod was started with it, else the first one's, and the other member gets
+// another. No pod is started while another one has its address, so that at most one of the two was.
+func (b *Book) claim(ip netip.Addr, member string) {
+	if _, isOwned := b.owners[ip]; isOwned && !b.isStarted(ip, member) {
+		return
+	}
+	b.owners[ip] = member
+}
+
+// isStarted says whether a pod of the member has the address, and waits for nothing.
+func (b *Book) isStarted(ip netip.Addr, member string) bool {
+	return slices.ContainsFunc(b.holders[ip], func(h holder) bool { return h.member == member && h.seen != nil && !h.seen.Gated })
+}
+
+// Owns says whether the pod's addresses are its own: they are on record, and no other member's.
+func (b *Book) Owns(pod *facts.Pod) bool {
+	isIts := func(ip netip.Addr) bool { return b.owners[ip] == pod.Member }
+	return b.observed.OwnsAddresses(pod) && !slices.ContainsFunc(pod.Addresses, func(ip netip.Addr) bool { return !isIts(ip) })
 }
 
 // recall notes a pod that is on record, and is not there any more without that anybody saw it end.
@@ -330,7 +351,7 @@ func (b *Book) Overlap() string {
 
 // WhyInVain says why a pod that was not started yet never will be with its addresses; empty for any other.
 func (b *Book) WhyInVain(pod *facts.Pod) string {
-	if !pod.Gated || pod.Terminating() || b.observed.OwnsAddresses(pod) {
+	if !pod.Gated || pod.Terminating() || b.Owns(pod) {
 		return ""
 	}
 	for _, ip := range pod.Addresses {

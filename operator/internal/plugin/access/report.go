@@ -101,6 +101,9 @@ func (g *gathering) objects(ctx context.Context, store *v1alpha1.Store) {
 	g.contents.Operations = slices.DeleteFunc(operations.Items, func(operation v1alpha1.StoreOperation) bool {
 		return operation.Spec.StoreRef.Name != store.Name
 	})
+	members := &v1alpha1.StoreMemberList{}
+	g.list(ctx, "StoreMembers", members, here, own)
+	g.contents.Members = members.Items
 	g.list(ctx, "volume claims", claims, here, own)
 	g.contents.Claims = claims.Items
 	g.list(ctx, "ConfigMaps", configMaps, here, own)

@@ -18,6 +18,7 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
+	"rcbox.dev/rcbox/operator/internal/record"
 )
 
 const fileMode = 0o600
@@ -29,7 +30,9 @@ type Contents struct {
 	Claims   []corev1.PersistentVolumeClaim
 	// Operations about the Store.
 	Operations []v1alpha1.StoreOperation
-	Volumes    []corev1.PersistentVolume
+	// Members of the Store.
+	Members []v1alpha1.StoreMember
+	Volumes []corev1.PersistentVolume
 	// ConfigMaps of the Store's namespace that are its own.
 	ConfigMaps []corev1.ConfigMap
 	// Logs, Metrics and Reasons (why a pod is not ready) by their path in the bundle.
@@ -159,7 +162,9 @@ func (b *builder) kubernetes() {
 			store.Status.Losses[i].Tables[j] = b.names.Hide(name)
 		}
 	}
-	b.yaml("store.yaml", store)
+	own := store.DeepCopy()
+	record.Part(&own.Status) // members.yaml has the rest
+	b.yaml("store.yaml", own)
 	hidden := *c.Snapshot
 	hidden.Store = store
 	b.text("status.txt", hidden.Picture(view.Style{}, false))
@@ -180,6 +185,11 @@ func (b *builder) kubernetes() {
 		operations[i].ObjectMeta = object(operations[i].ObjectMeta)
 	}
 	b.yaml("operations.yaml", operations)
+	members := slices.Clone(c.Members)
+	for i := range members {
+		members[i].ObjectMeta = object(members[i].ObjectMeta)
+	}
+	b.yaml("members.yaml", members)
 	claims := slices.Clone(c.Claims)
 	for i := range claims {
 		claims[i].ObjectMeta = object(claims[i].ObjectMeta)

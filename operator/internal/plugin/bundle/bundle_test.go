@@ -90,6 +90,10 @@ func planted() *bundle.Contents {
 		Events:     []corev1.Event{{Message: "env PASSWORD=hunter2 is bad"}},
 		Claims:     []corev1.PersistentVolumeClaim{claim},
 		Operations: []v1alpha1.StoreOperation{order},
+		Members: []v1alpha1.StoreMember{{
+			ObjectMeta: metav1.ObjectMeta{Name: "box-master-0", Annotations: map[string]string{"x": "hunter2"}},
+			Status:     v1alpha1.MemberFigures{Node: "node-1", Message: "env PASSWORD=hunter2 is bad"},
+		}},
 		Volumes:    []corev1.PersistentVolume{class},
 		ConfigMaps: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "box-state-root"}, Data: map[string]string{"root": "hunter2"}}},
 		Logs:       map[string]string{"logs/a.log": `{"message":"table orchard","password":"hunter2"}`},
@@ -116,7 +120,7 @@ func TestNoPlantedSecretGetsIn(t *testing.T) {
 	// What is harmless is there: a bundle of nothing would be safe as well.
 	for path, part := range map[string]string{
 		"store.yaml": "name: registry", "pods.yaml": "RCBOX_REBUILD", "nodes.yaml": "rack: a", "events.yaml": "is bad",
-		"metrics/a.txt":  "up 1",
+		"metrics/a.txt": "up 1", "members.yaml": "node: node-1",
 		"configmaps.txt": "box-state-root  1 keys, 7 bytes", "cluster-status.json": "box-master-0", "tables.json": "table-",
 		"README.txt": "logs/a.log", "status.txt": "team/box", "claims.yaml": "name: c", "logs/a.log": "table table-",
 	} {
