@@ -82,11 +82,11 @@ func (r *Reconciler) checkMembers(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// recordPodNumber has a master's StoreMember say that there is a pod of this number, before there is one: whatever becomes of the pod and of
-// this operator, no other pod gets its name.
+// recordPodNumber has a master's StoreMember, or the Store for a coordinator, say that there is a pod of this number, before there is one:
+// whatever becomes of the pod and of this operator, no other pod gets its name.
 func (r *Reconciler) recordPodNumber(ctx context.Context, v *visit, step steps.CreatePod) error {
 	if step.Component != v1alpha1.ComponentMaster {
-		return nil
+		return r.recordCoordinatorPod(ctx, v, step.Number)
 	}
 	if member, found := v.members[step.Member]; found {
 		if member.Record.PodNumber >= step.Number {
@@ -99,6 +99,22 @@ func (r *Reconciler) recordPodNumber(ctx context.Context, v *visit, step steps.C
 	next := v1alpha1.MemberStatus{Name: step.Member, MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberStarting}}
 	next.PodNumber = step.Number
 	return r.createMember(ctx, v, next)
+}
+
+// recordCoordinatorPod writes the number alone: what else is new of the Store is written once this visit is over.
+func (r *Reconciler) recordCoordinatorPod(ctx context.Context, v *visit, number int64) error {
+	store := v.observed.Store
+	changed := store.DeepCopy()
+	changed.Status = record.Split(store.Name, v.recorded).Store
+	changed.Status.Record.CoordinatorPodNumber = number
+	if err := r.Client.Status().Update(ctx, changed); err != nil {
+		return stale(err, "write the number of the coordinator's next pod")
+	}
+	// The status is written to what there is now.
+	store.ResourceVersion = changed.ResourceVersion
+	store.Status.Coordinator.PodNumber, v.recorded.Coordinator.PodNumber = number, number
+	store.Status.Record, v.recorded.Record = changed.Status.Record.DeepCopy(), changed.Status.Record.DeepCopy()
+	return nil
 }
 
 // updateMember writes a StoreMember in the version that was seen.

@@ -69,6 +69,9 @@ func (s *simulation) checkCreate(by *simulatedOperator, object client.Object) {
 	if is := s.member(memberName(pod)); isMaster(pod) && (is == nil || is.PodNumber < number) {
 		s.violate("%s is made before its number is on record: %+v", pod.Name, is)
 	}
+	if is := s.joined().Status.Coordinator.PodNumber; !isMaster(pod) && is < number {
+		s.violate("%s is made before its number is on record: %d", pod.Name, is)
+	}
 	s.noteMade(pod)
 	s.checkCopies(pod)
 	for _, other := range s.pods() {

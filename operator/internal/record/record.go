@@ -99,9 +99,12 @@ func Split(store string, joined *v1alpha1.StoreStatus) Parts {
 	return parts
 }
 
-// Fill has a StoreMember say what a status of its master does.
+// Fill has a StoreMember say what a status of its master does. The number of a pod goes on record before there is such a pod, and stays
+// there if nobody knows what became of the pod.
 func Fill(member *v1alpha1.StoreMember, status v1alpha1.MemberStatus) {
+	number := max(member.Record.PodNumber, status.PodNumber)
 	member.Record, member.Status = *status.MemberRecord.DeepCopy(), *status.MemberFigures.DeepCopy()
+	member.Record.PodNumber = number
 }
 
 // New is a StoreMember of a Store, with what is known of its master.

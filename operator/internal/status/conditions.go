@@ -368,7 +368,7 @@ func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string 
 	outdated := make([]string, 0, maxNamed)
 	for i, view := range pending {
 		if i == maxNamed {
-			outdated = append(outdated, fmt.Sprintf("%d more (status.masters.members[].pending)", len(pending)-maxNamed))
+			outdated = append(outdated, fmt.Sprintf("%d more (status.pending of StoreMembers)", len(pending)-maxNamed))
 			break
 		}
 		outdated = append(outdated, fmt.Sprintf("%s (%s)", view.Pod.Name, view.Pending))
@@ -398,7 +398,7 @@ func nodesLost(plan planner.Plan, lost []planner.MemberView) string {
 	parts, byHand := make([]string, 0, maxNamed), ""
 	for i, view := range lost {
 		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("%d more (status.masters.members[].lost)", len(lost)-maxNamed))
+			parts = append(parts, fmt.Sprintf("%d more (record.lost of StoreMembers)", len(lost)-maxNamed))
 			break
 		}
 		text := fmt.Sprintf("node %s has been lost (%s) since %s, and %s with it", view.Lost.Node, view.Lost.Cause,
@@ -417,7 +417,7 @@ func nodesLost(plan planner.Plan, lost []planner.MemberView) string {
 		return strings.Join(parts, "; ")
 	}
 	if len(byHand) > maxCommand {
-		byHand = "the command in status.masters.members[].lost.waitsFor"
+		byHand = "the command in record.lost.waitsFor of its StoreMember"
 	}
 	return strings.Join(parts, "; ") + "; recovery.rescheduleAfter is 0s, so run: " + byHand
 }

@@ -63,7 +63,7 @@ func evacuating(o facts.Observed, plan planner.Plan, outcome Outcome) *verdict {
 	isMoving := false
 	for i, view := range leaving {
 		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("%d more (status.masters.members[].evacuation)", len(leaving)-maxNamed))
+			parts = append(parts, fmt.Sprintf("%d more (record.evacuation of StoreMembers)", len(leaving)-maxNamed))
 			break
 		}
 		parts = append(parts, describeEvacuation(view))
@@ -98,7 +98,7 @@ func heldOnDrained(o facts.Observed, plan planner.Plan) string {
 	first, leaves := held[0], held[0].Evacuation
 	text := fmt.Sprintf("node %s is drained (%s), but %s: true keeps %s there", leaves.Node, leaves.Cause, field, first.Name)
 	if others := len(held) - 1; others > 0 {
-		text += fmt.Sprintf(", like %s (status.masters.members[].evacuation)", count(int64(others), "other master"))
+		text += fmt.Sprintf(", like %s (record.evacuation of StoreMembers)", count(int64(others), "other master"))
 	}
 	if o.Store.MovesFromDrained() {
 		text += ", and evictions of it are refused: kubectl drain does not end"

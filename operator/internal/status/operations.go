@@ -106,7 +106,7 @@ func drainProgress(o facts.Observed, plan planner.Plan, outcome Outcome, operati
 		is.message = fmt.Sprintf("%s was removed: masters.replicas is %d", member, o.Store.Spec.Masters.Replicas)
 	case i < 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
-		is.message = fmt.Sprintf("Store %s has no master %s: status.masters.members has their names", o.Store.Name, member)
+		is.message = fmt.Sprintf("Store %s has no master %s: kubectl get storemembers shows their names", o.Store.Name, member)
 	case o.Cluster == nil:
 		is.message = "the drain waits for the coordinator, which does not answer"
 	case outcome.RefusedOrders[member] != "" && hasBegun:
@@ -161,7 +161,7 @@ func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 		is.message = "there are no copies (replication.factor), and what a process holds would be lost: delete pods yourself"
 	case all == 0:
 		is.phase, is.reason = v1alpha1.OperationFailed, v1alpha1.ReasonOperationNoMember
-		is.message = fmt.Sprintf("Store %s has no such master: status.masters.members has their names", o.Store.Name)
+		is.message = fmt.Sprintf("Store %s has no such master: kubectl get storemembers shows their names", o.Store.Name)
 	case o.Cluster == nil:
 		is.message = "the restart waits for the coordinator, which does not answer"
 	case len(left) == 0 && len(absent) == 0:

@@ -129,6 +129,7 @@ func coordinator(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.
 		Claim:        view.Claim,
 		BuildVersion: old.BuildVersion,
 		State:        o.StateType(),
+		PodNumber:    old.PodNumber,
 		Term:         old.Term,
 		StateTrouble: o.Refusal,
 	}
