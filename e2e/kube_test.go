@@ -305,7 +305,7 @@ func diagnose(t *testing.T) {
 		{"describe", "pods", "-n", operatorNamespace},
 		{"describe", "stores", "-n", namespaceOf(t)},
 		{"get", "events", "-n", namespaceOf(t), "--sort-by=.lastTimestamp"},
-		{"get", "stores,storeoperations,clusterperfs,pods", "-A", "-o", "wide"},
+		{"get", "stores,storemembers,storeoperations,clusterperfs,pods", "-A", "-o", "wide"},
 		{"get", "stores", "-n", namespaceOf(t), "-o", `jsonpath={range .items[*].status.conditions[?(@.status!="True")]}{@}{"\n"}{end}`},
 	} {
 		got, err := run(settings.kubectl, "", args...)

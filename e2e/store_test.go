@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +15,27 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
+// readStore with what its StoreMembers say.
 func readStore(t *testing.T) v1alpha1.Store {
 	t.Helper()
 	store, found := get[v1alpha1.Store](t, "store", namespaceOf(t), storeName)
 	if !found {
 		t.Fatalf("no Store %s", storeName)
 	}
+	// As the operator has it in memory: all masters in one list, by their numbers.
+	store.Status.Masters.Members = nil
+	for _, member := range list[v1alpha1.StoreMember](t, "storemembers", namespaceOf(t), "-l", v1alpha1.LabelStore+"="+storeName) {
+		if metav1.IsControlledBy(&member, &store) {
+			store.Status.Masters.Members = append(store.Status.Masters.Members, v1alpha1.MemberStatus{
+				Name: member.Name, MemberFigures: member.Status, MemberRecord: member.Record,
+			})
+		}
+	}
+	slices.SortFunc(store.Status.Masters.Members, func(a, b v1alpha1.MemberStatus) int {
+		first, _ := v1alpha1.MasterOrdinal(storeName, a.Name)
+		second, _ := v1alpha1.MasterOrdinal(storeName, b.Name)
+		return cmp.Compare(first, second)
+	})
 	return store
 }
 

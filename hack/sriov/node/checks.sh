@@ -57,7 +57,7 @@ condition() {
 }
 
 # address FIELD: of the master's port (ip, mac, pod, interface), as the operator has it on record.
-address() { kubectl get store box -o json | jq -er --arg field "$1" '.status.masters.members[0].addresses[0][$field]'; }
+address() { kubectl get storemember box-master-0 -o json | jq -er --arg field "$1" '.record.addresses[0][$field]'; }
 
 # attached POD: what Multus says of the port.
 attached() {

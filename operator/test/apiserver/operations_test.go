@@ -111,9 +111,9 @@ func ordersAreCarriedOver(b *bed) {
 			v1alpha1.FormerAnnotationIsolated: "a-node-far-away",
 		}
 	})
-	store := b.Store("orders")
+	store := b.BareStore("orders")
 	former := store.DeepCopy()
-	store.Status.OrdersCarriedOver, store.Status.DrillNotes.Order = false, "sunday"
+	store.Status.Record.OrdersCarriedOver, store.Status.Record.Drills.Order = false, "sunday"
 	b.must(b.Client.Status().Patch(b.Context(), store, client.MergeFrom(former)))
 	b.operator = b.StartOperator(b.program)
 

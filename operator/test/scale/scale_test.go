@@ -406,7 +406,7 @@ func (r *run) store(name string) *v1alpha1.Store {
 
 // noteSize is about what etcd has to take: the object with who owns which of its fields.
 func (r *run) noteSize() {
-	text, err := json.Marshal(r.Store(large))
+	text, err := json.Marshal(r.BareStore(large))
 	r.must(err)
 	r.results.LargestStoreBytes = max(r.results.LargestStoreBytes, len(text))
 	if len(text) > largestObject {

@@ -3,6 +3,7 @@ package scale_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,23 +11,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/record"
 )
 
-// view is the large Store as the API server told of it last. It is watched, and not read: to read an object of some 100 kB again and again
-// takes the API server one processor, which is not what is measured. Nor can a state be missed that lasts for a moment only.
+// view is the large Store as the API server told of it last, with its StoreMembers. They are watched, and not read: to read hundreds of objects
+// again and again takes the API server one processor, which is not what is measured. Nor can a state be missed that lasts for a moment only.
 type view struct {
-	mu     sync.Mutex
-	store  *v1alpha1.Store
-	proven map[string]bool // members of which any version said that they are proven to be lost
+	mu      sync.Mutex
+	store   *v1alpha1.Store
+	members map[string]v1alpha1.StoreMember
+	proven  map[string]bool // members of which any version said that they are proven to be lost
 }
 
 // watchLarge begins before the Store is made.
 func (r *run) watchLarge() {
 	r.Helper()
-	watcher, err := r.Client.Watch(r.Context(), &v1alpha1.StoreList{},
-		client.InNamespace(metav1.NamespaceDefault), client.MatchingFields{"metadata.name": large})
+	r.view.proven, r.view.members = map[string]bool{}, map[string]v1alpha1.StoreMember{}
+	r.watch(&v1alpha1.StoreList{}, client.MatchingFields{"metadata.name": large})
+	r.watch(&v1alpha1.StoreMemberList{}, client.MatchingLabels{v1alpha1.LabelStore: large})
+}
+
+func (r *run) watch(list client.ObjectList, of client.ListOption) {
+	r.Helper()
+	watcher, err := r.Client.Watch(r.Context(), list, client.InNamespace(metav1.NamespaceDefault), of)
 	r.must(err)
-	r.view.proven = map[string]bool{}
 	ctx := r.Context()
 	go func() {
 		defer watcher.Stop()
@@ -34,7 +42,7 @@ func (r *run) watchLarge() {
 			isOpen = r.view.note(ctx, watcher.ResultChan())
 		}
 		if ctx.Err() == nil {
-			r.Error("the watch of the large Store has ended: what it says from now on is not seen")
+			r.Errorf("the watch of %T has ended: what it says from now on is not seen", list)
 		}
 	}()
 }
@@ -43,17 +51,21 @@ func (r *run) watchLarge() {
 func (v *view) note(ctx context.Context, events <-chan watch.Event) bool {
 	select {
 	case event := <-events:
-		store, isStore := event.Object.(*v1alpha1.Store)
-		if !isStore {
-			return false
-		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.store = store
-		for i := range store.Status.Masters.Members {
-			if member := &store.Status.Masters.Members[i]; member.Lost != nil && member.Lost.ProvenAt != nil {
-				v.proven[member.Name] = true
+		switch object := event.Object.(type) {
+		case *v1alpha1.Store:
+			v.store = object
+		case *v1alpha1.StoreMember:
+			v.members[object.Name] = *object
+			if event.Type == watch.Deleted {
+				delete(v.members, object.Name)
 			}
+			if lost := object.Record.Lost; lost != nil && lost.ProvenAt != nil {
+				v.proven[object.Name] = true
+			}
+		default:
+			return false
 		}
 		return true
 	case <-ctx.Done():
@@ -61,11 +73,16 @@ func (v *view) note(ctx context.Context, events <-chan watch.Event) bool {
 	}
 }
 
-// latest is nil until the Store is there. It is not to be changed.
+// latest is nil until the Store is there. It has what its StoreMembers say.
 func (v *view) latest() *v1alpha1.Store {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.store
+	if v.store == nil {
+		return nil
+	}
+	store := v.store.DeepCopy()
+	record.Join(store, slices.Collect(maps.Values(v.members)))
+	return store
 }
 
 func (v *view) provenSoFar() map[string]bool {

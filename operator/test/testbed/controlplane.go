@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/members"
 )
 
 const (
@@ -272,8 +273,16 @@ func (c *Cluster) Get(object client.Object, namespace, name string) bool {
 	return true
 }
 
-// Store reads a Store that must be there.
+// Store reads a Store that must be there, with what its StoreMembers say.
 func (c *Cluster) Store(name string) *v1alpha1.Store {
+	c.t.Helper()
+	store := c.BareStore(name)
+	c.must(members.Join(c.t.Context(), c.Client, store))
+	return store
+}
+
+// BareStore reads the Store alone.
+func (c *Cluster) BareStore(name string) *v1alpha1.Store {
 	c.t.Helper()
 	store := &v1alpha1.Store{}
 	if !c.Get(store, metav1.NamespaceDefault, name) {
