@@ -13,12 +13,12 @@ import (
 )
 
 // fieldPaths are the paths of all fields of the custom resources, without "spec.", such as masters.memory and
-// status.masters.members[].message, and those of the chart's values.
+// status.masters.unwell[].message, and those of the chart's values.
 func fieldPaths(t *testing.T) map[string]bool {
 	t.Helper()
 	paths := map[string]bool{}
 	for _, file := range []string{
-		"bases/rcbox.dev_stores", "bases/rcbox.dev_clusterperfs", "bases/rcbox.dev_storeoperations",
+		"bases/rcbox.dev_stores", "bases/rcbox.dev_storemembers", "bases/rcbox.dev_clusterperfs", "bases/rcbox.dev_storeoperations",
 		"box/rcbox.dev_chassis", "box/rcbox.dev_servers", "box/rcbox.dev_nodefences",
 	} {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -26,6 +26,9 @@ func fieldPaths(t *testing.T) map[string]bool {
 		schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 		addFields(paths, "", schema.Properties["spec"])
 		addFields(paths, "status", schema.Properties["status"])
+		if record, isThere := schema.Properties["record"]; isThere {
+			addFields(paths, "record", record)
+		}
 	}
 	values := map[string]any{}
 	readYAML(t, "charts/rcbox/values.yaml", &values)

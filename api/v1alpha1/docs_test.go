@@ -16,6 +16,9 @@ import (
 // fields lists the names of the fields of a schema that are this project's own (not those of Kubernetes' types).
 func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]bool) {
 	for name, property := range schema.Properties {
+		if strings.HasPrefix(property.Description, "Deprecated: ") {
+			continue // nobody is to use it any more
+		}
 		switch below := path + "." + name; {
 		case name == "conditions" || name == "tolerations" || name == "imagePullSecrets" || strings.HasSuffix(below, ".resources"):
 			list[name] = true
@@ -34,6 +37,7 @@ func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]b
 func TestReferencesAreComplete(t *testing.T) {
 	t.Run("Store", func(t *testing.T) { referenceIsComplete(t, "docs/store-reference.md", crdFile, 40) })
 	t.Run("ClusterPerf", func(t *testing.T) { referenceIsComplete(t, "docs/clusterperf-resource.md", perfCRDFile, 40) })
+	t.Run("StoreMember", func(t *testing.T) { referenceIsComplete(t, "docs/store-members.md", memberCRDFile, 30) })
 	t.Run("StoreOperation", func(t *testing.T) { referenceIsComplete(t, "docs/store-operations.md", operationCRDFile, 12) })
 }
 
@@ -47,7 +51,7 @@ func referenceIsComplete(t *testing.T, page, crdFile string, least int) {
 	crd := definitionIn(t, crdFile)
 	schema := schemaOf(crd)
 	list := map[string]bool{}
-	for _, part := range []string{"spec", "status"} {
+	for _, part := range []string{"spec", "status", "record"} {
 		fields(schema.OpenAPIV3Schema.Properties[part], part, list)
 	}
 	if len(list) < least {
