@@ -227,10 +227,9 @@ func perfPodOf(pod *corev1.Pod) perf.Pod {
 // lastWords of a pod that has failed: its process's, or Kubernetes' where it was not the process.
 func lastWords(pod *corev1.Pod) string {
 	if pod.Status.Reason == "" {
-		for i := range pod.Status.ContainerStatuses {
-			if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil {
-				return reasonAndMessage(fmt.Sprintf("exit code %d (%s)", ended.ExitCode, ended.Reason), lastLine(ended.Message))
-			}
+		if container := resources.ProcessStatus(pod); container != nil && container.State.Terminated != nil {
+			ended := container.State.Terminated
+			return reasonAndMessage(fmt.Sprintf("exit code %d (%s)", ended.ExitCode, ended.Reason), lastLine(ended.Message))
 		}
 	}
 	return troubleOf(pod)

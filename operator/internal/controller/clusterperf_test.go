@@ -24,6 +24,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/perf"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // perfHarness is a harness with a Store that serves, and a stand-in for the runs' first clients.
@@ -252,7 +253,7 @@ func TestFailedPodTellsWhy(t *testing.T) {
 	h.mustLook("bad", 3)
 	pod := h.perfPods("bad")[0]
 	pod.Status.Phase = corev1.PodFailed
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: resources.ContainerName(&pod), State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: 2, Reason: "Error", Message: "usage\nerror: unexpected argument '--tablePrefix' found\n",
 	}}}}
 	if err := h.client.Status().Update(t.Context(), &pod); err != nil {

@@ -14,6 +14,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // maxTroubleText bounds what of a container's last words is shown.
@@ -26,23 +27,19 @@ func processOf(pod *corev1.Pod) facts.Process {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return facts.ProcessEnded
 	}
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].State.Running != nil {
-			return facts.ProcessRunning
-		}
+	if container := resources.ProcessStatus(pod); container != nil && container.State.Running != nil {
+		return facts.ProcessRunning
 	}
 	return facts.ProcessAbsent
 }
 
 // crashedAt is when a process of the pod last ended by itself; zero if none has.
-func crashedAt(pod *corev1.Pod) (last time.Time) {
-	for i := range pod.Status.ContainerStatuses {
-		ended := pod.Status.ContainerStatuses[i].LastTerminationState.Terminated
-		if ended != nil && ended.FinishedAt.After(last) {
-			last = ended.FinishedAt.Time
-		}
+func crashedAt(pod *corev1.Pod) time.Time {
+	container := resources.ProcessStatus(pod)
+	if container == nil || container.LastTerminationState.Terminated == nil {
+		return time.Time{}
 	}
-	return last
+	return container.LastTerminationState.Terminated.FinishedAt.Time
 }
 
 // restartsOf is how often kubelet has started a container of the pod anew.
@@ -79,36 +76,59 @@ func troubleOf(pod *corev1.Pod) string {
 			return reasonAndMessage(condition.Reason, condition.Message)
 		}
 	}
-	for i := range pod.Status.ContainerStatuses {
-		container := &pod.Status.ContainerStatuses[i]
-		waiting := container.State.Waiting
-		if waiting == nil || waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
-			continue
-		}
-		if unusableImage(pod) == container {
-			return imageTrouble(pod, container)
-		}
-		if last := container.LastTerminationState.Terminated; last != nil {
-			return reasonAndMessage(waiting.Reason, fmt.Sprintf("exit code %d (%s) %s", last.ExitCode, last.Reason, lastLine(last.Message)))
-		}
-		return reasonAndMessage(waiting.Reason, waiting.Message)
+	container := waitingContainer(pod)
+	switch {
+	case container == nil:
+		return ""
+	case isImageUnusable(container):
+		return imageTrouble(pod, container)
 	}
-	return ""
+	trouble := reasonAndMessage(container.State.Waiting.Reason, container.State.Waiting.Message)
+	if last := container.LastTerminationState.Terminated; last != nil {
+		trouble = reasonAndMessage(container.State.Waiting.Reason,
+			fmt.Sprintf("exit code %d (%s) %s", last.ExitCode, last.Reason, lastLine(last.Message)))
+	}
+	if container.Name != resources.ContainerName(pod) {
+		trouble = "init container " + container.Name + ": " + trouble
+	}
+	return trouble
 }
 
-// unusableImage is the container whose image cannot be pulled, or has not the program that is to be started; nil if there is none such.
-func unusableImage(pod *corev1.Pod) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		container := &pod.Status.ContainerStatuses[i]
-		if waiting := container.State.Waiting; waiting != nil && slices.Contains(imageReasons, waiting.Reason) {
-			return container
-		}
-		// Started again and again, it waits for that under another reason.
-		if last := container.LastTerminationState.Terminated; container.State.Waiting != nil && last != nil && last.Reason == "StartError" {
+// waitingContainer is that of the process, if there is a reason for which it does not run; while init containers are to run before it, the
+// first of them that waits for such a reason. Other containers keep no process from running.
+func waitingContainer(pod *corev1.Pod) *corev1.ContainerStatus {
+	process := resources.ProcessStatus(pod)
+	if process == nil || process.State.Waiting == nil {
+		return nil
+	}
+	switch process.State.Waiting.Reason {
+	case "", "ContainerCreating":
+		return nil
+	case "PodInitializing":
+	default:
+		return process
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		container := &pod.Status.InitContainerStatuses[i]
+		if waiting := container.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" &&
+			waiting.Reason != "PodInitializing" {
 			return container
 		}
 	}
 	return nil
+}
+
+// hasUnusableImage says whether a pod does not run because of an image.
+func hasUnusableImage(pod *corev1.Pod) bool {
+	container := waitingContainer(pod)
+	return container != nil && isImageUnusable(container)
+}
+
+// isImageUnusable says whether a container waits because its image cannot be pulled, or has not the program that is to be started.
+func isImageUnusable(container *corev1.ContainerStatus) bool {
+	waiting, last := container.State.Waiting, container.LastTerminationState.Terminated
+	// Started again and again, it waits for that under another reason.
+	return waiting != nil && (slices.Contains(imageReasons, waiting.Reason) || last != nil && last.Reason == "StartError")
 }
 
 // imageReasons are those of a kubelet that has no use for an image.
@@ -121,6 +141,10 @@ func imageTrouble(pod *corev1.Pod, container *corev1.ContainerStatus) string {
 	what := "cannot be pulled"
 	if waiting := container.State.Waiting; waiting.Reason == "RunContainerError" || waiting.Reason == "CrashLoopBackOff" {
 		what = "has no program that can be started"
+	}
+	if container.Name != resources.ContainerName(pod) {
+		return fmt.Sprintf("image %s of init container %s %s: set another one in the overlay that adds the container (kubectl describe pod %s)",
+			container.Image, container.Name, what, pod.Name)
 	}
 	return fmt.Sprintf("image %s %s: set spec.image, or the operator's storeImage, to an image of the store (kubectl describe pod %s)",
 		container.Image, what, pod.Name)

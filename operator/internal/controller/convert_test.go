@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -15,10 +16,34 @@ import (
 
 func waiting(reason, message string, last *corev1.ContainerStateTerminated) corev1.PodStatus {
 	return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Name:                 v1alpha1.ComponentMaster,
 		Image:                "store:1",
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		LastTerminationState: corev1.ContainerState{Terminated: last},
 	}}}
+}
+
+// beside is the status of a pod with another container, which comes first.
+func beside(status corev1.PodStatus, other corev1.ContainerStatus) corev1.PodStatus {
+	status.ContainerStatuses = append([]corev1.ContainerStatus{other}, status.ContainerStatuses...)
+	return status
+}
+
+// A sidecar's end is not the process's.
+func TestCrashOfASidecar(t *testing.T) {
+	at := metav1.NewTime(time.Unix(100, 0))
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: at}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "agent", LastTerminationState: ended}, {Name: v1alpha1.ComponentMaster},
+	}}}
+	pod.Labels = map[string]string{v1alpha1.LabelComponent: v1alpha1.ComponentMaster}
+	if got := crashedAt(pod); !got.IsZero() {
+		t.Errorf("the process counts as ended at %s", got)
+	}
+	pod.Status.ContainerStatuses[1].LastTerminationState = ended
+	if got := crashedAt(pod); !got.Equal(at.Time) {
+		t.Errorf("the process counts as ended at %s, not %s", got, at.Time)
+	}
 }
 
 func TestProcessAndTrouble(t *testing.T) {
@@ -49,8 +74,23 @@ func TestProcessAndTrouble(t *testing.T) {
 			ExitCode: 1, Reason: "Error", Message: "first\nerror: no memory\n",
 		}), facts.ProcessAbsent, "CrashLoopBackOff: exit code 1 (Error) error: no memory"},
 		{"running", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}}, facts.ProcessRunning, ""},
+		{"its sidecar runs, and it does not", beside(waiting("CrashLoopBackOff", "back-off 10s", nil), corev1.ContainerStatus{
+			Name: "agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}), facts.ProcessAbsent, "CrashLoopBackOff: back-off 10s"},
+		{"it runs, and its sidecar does not", beside(corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}}, corev1.ContainerStatus{
+			Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+		}), facts.ProcessRunning, ""},
+		{"an init container fails before it", corev1.PodStatus{
+			Phase: corev1.PodPending, ContainerStatuses: waiting("PodInitializing", "", nil).ContainerStatuses,
+			InitContainerStatuses: []corev1.ContainerStatus{
+				{Name: "first", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+				{Name: "second", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "no"}}},
+			},
+		}, facts.ProcessAbsent, "init container second: CrashLoopBackOff: no"},
 		{
 			"evicted",
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
@@ -60,7 +100,7 @@ func TestProcessAndTrouble(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := &corev1.Pod{Status: test.status}
-			pod.Name = "p"
+			pod.Name, pod.Labels = "p", map[string]string{v1alpha1.LabelComponent: v1alpha1.ComponentMaster}
 			if got := processOf(pod); got != test.process {
 				t.Errorf("process is %d, not %d", got, test.process)
 			}

@@ -30,6 +30,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
 	"rcbox.dev/rcbox/operator/internal/record"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // harness is a Reconciler with controller-runtime's fake API server, a stand-in for the coordinator, and the test as kubelet.
@@ -263,8 +264,10 @@ func (h *harness) run() {
 		}
 		pod.Status = corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
-			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: resources.ContainerName(pod), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
 		}
 		if err := h.client.Status().Update(h.t.Context(), pod); err != nil {
 			h.t.Fatal(err)

@@ -48,6 +48,12 @@ func hasEnded(pod *corev1.Pod) bool {
 			return false
 		}
 	}
+	// An init container that runs beside the others sends from the pod's addresses, too.
+	for i := range pod.Status.InitContainerStatuses {
+		if pod.Status.InitContainerStatuses[i].State.Running != nil {
+			return false
+		}
+	}
 	return len(pod.Status.ContainerStatuses) > 0 || refusalOf(pod) != ""
 }
 

@@ -217,7 +217,7 @@ func (s *simulation) setStatus(name string, isReady bool) {
 				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(s.now)},
 			}
 		}
-		container := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+		container := corev1.ContainerStatus{Name: resources.ContainerName(pod), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 		if p := s.processes[pod.UID]; !p.crashedAt.IsZero() {
 			container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.crashedAt)}
 		}
@@ -237,7 +237,7 @@ func (s *simulation) stop(pod *corev1.Pod, isTold bool) {
 		return
 	}
 	edit(s.api, pod.Name, func(pod *corev1.Pod) {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: resources.ContainerName(pod)}}
 		pod.Status.Conditions = nil
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // watched is a StatusWatch of one Store, and a queue that nobody but the StatusWatch puts the Store into.
@@ -343,7 +344,7 @@ func (c *crowd) runSilent() {
 		if isCoordinator {
 			state, pod.Status.PodIP = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "10.0.0.2"
 		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: state}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: resources.ContainerName(pod), State: state}}
 		if err := c.client.Status().Update(c.t.Context(), pod); err != nil {
 			c.t.Fatal(err)
 		}

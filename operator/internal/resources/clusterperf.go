@@ -128,7 +128,7 @@ func PerfCleanup(run *v1alpha1.ClusterPerf, store *v1alpha1.Store) *coreac.PodAp
 
 func perfContainer(run *v1alpha1.ClusterPerf, store *v1alpha1.Store) *coreac.ContainerApplyConfiguration {
 	container := coreac.Container().
-		WithName("clusterperf").
+		WithName(perfContainerName).
 		WithImage(run.Status.Environment.ClientImage).
 		WithImagePullPolicy(store.Spec.ImagePullPolicy).
 		WithCommand("clusterperf").

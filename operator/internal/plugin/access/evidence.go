@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -170,12 +171,13 @@ func (c *Cluster) addLogs(ctx context.Context, evidence *why.Evidence) {
 	evidence.PreviousLog, _ = c.Log(ctx, evidence.Pod, "", true, logLines)
 }
 
-// Log is the last lines of a pod's container (empty: its only one), or of the container before.
+// Log is the last lines of a pod's container (empty: the one of the store's process, or the only one), or of the container before.
 func (c *Cluster) Log(ctx context.Context, pod *corev1.Pod, container string, previous bool, lines int64) (string, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return "", fmt.Errorf("connect to the cluster: %w", err)
 	}
+	container = cmp.Or(container, resources.ContainerName(pod))
 	stream, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
 		Container: container, Previous: previous, TailLines: &lines,
 	}).Stream(ctx)

@@ -163,7 +163,7 @@ func (g *gathering) log(ctx context.Context, path string, pod *corev1.Pod) {
 		return
 	}
 	g.contents.Logs[path+".log"] = text
-	if !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }) {
+	if process := resources.ProcessStatus(pod); process == nil || process.RestartCount == 0 {
 		return
 	}
 	if text, err = g.Log(ctx, pod, "", true, g.Lines); err != nil {

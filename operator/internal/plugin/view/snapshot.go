@@ -13,6 +13,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // Snapshot is one look at a Store.
@@ -339,8 +340,8 @@ func PodTrouble(pod *corev1.Pod) string {
 			return condition.Reason + ": " + condition.Message
 		}
 	}
-	for i := range pod.Status.ContainerStatuses {
-		waiting := pod.Status.ContainerStatuses[i].State.Waiting
+	if process := resources.ProcessStatus(pod); process != nil {
+		waiting := process.State.Waiting
 		if waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
 			return waiting.Reason
 		}

@@ -140,7 +140,7 @@ func breakThings(s *view.Snapshot) {
 	members := s.Cluster.GetMembers()
 	members[1].State = adminv1.MemberState_MEMBER_STATE_UNREACHABLE
 	s.Pods[2].Status.ContainerStatuses = []corev1.ContainerStatus{{
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 	}}
 	members[2].Draining = &adminv1.Draining{Tablets: 2, Copies: 14, WaitsFor: []string{"2 tablets are to move (tables: fruit)"}}
 	members[3].Shards[0].SegmentsShort = 2

@@ -13,6 +13,7 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // maxEvents is how many of the last warnings are told.
@@ -99,20 +100,46 @@ func (e *Evidence) explain() Finding {
 	if node := e.Nodes[pod.Spec.NodeName]; node != nil && !nodeReady(node) {
 		return e.nodeAway(node)
 	}
-	if !podReady(pod) {
-		return e.notReady()
+	if podReady(pod) {
+		return e.ready()
 	}
-	return e.ready()
+	if process := resources.ProcessStatus(pod); process != nil && process.Ready {
+		if sidecar := notReadyBeside(pod); sidecar != nil {
+			return e.sidecarNotReady(sidecar)
+		}
+	}
+	return e.notReady()
 }
 
-// waiting is the first container that does not run.
+// waiting is the container of the process, if that does not run.
 func waiting(pod *corev1.Pod) *corev1.ContainerStatus {
+	if process := resources.ProcessStatus(pod); process != nil && process.State.Running == nil {
+		return process
+	}
+	return nil
+}
+
+// notReadyBeside is the first container that is not ready besides the one of the process; nil if there is none such.
+func notReadyBeside(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
-		if container := &pod.Status.ContainerStatuses[i]; container.State.Running == nil {
+		if container := &pod.Status.ContainerStatuses[i]; container.Name != resources.ContainerName(pod) && !container.Ready {
 			return container
 		}
 	}
 	return nil
+}
+
+// sidecarNotReady is about a process that is ready in a pod that is not.
+func (e *Evidence) sidecarNotReady(sidecar *corev1.ContainerStatus) Finding {
+	sentence := fmt.Sprintf("The process of pod %s is ready, and its container %s is not", e.Pod.Name, sidecar.Name)
+	if waiting := sidecar.State.Waiting; waiting != nil && waiting.Reason != "" {
+		sentence += ": " + waiting.Reason
+	}
+	return Finding{
+		Sentence: sentence + ".",
+		Details:  []string{"An overlay (masters.pod.overlay, coordinator.pod.overlay) or a webhook of the cluster has added that container."},
+		Commands: []string{e.kubectl("logs " + e.Pod.Name + " -c " + sidecar.Name)},
+	}
 }
 
 func podReady(pod *corev1.Pod) bool {
@@ -225,8 +252,7 @@ func (e *Evidence) ready() Finding {
 	if draining := e.Reported.GetDraining(); draining != nil {
 		finding.Details = append(finding.Details, "Its member is drained, or on its way there.")
 	}
-	for i := range e.Pod.Status.ContainerStatuses {
-		container := &e.Pod.Status.ContainerStatuses[i]
+	if container := resources.ProcessStatus(e.Pod); container != nil {
 		if last := container.LastTerminationState.Terminated; last != nil {
 			finding.Details = append(finding.Details, fmt.Sprintf("It was started again %d times; the last time it %s, %s ago.",
 				container.RestartCount, ended(e.Pod, last), ago(e.Now.Sub(last.FinishedAt.Time))))

@@ -37,7 +37,7 @@ func evidence() *why.Evidence {
 			Phase:      corev1.PodRunning,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses: []corev1.ContainerStatus{{
-				Image: "rcbox/store:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				Name: v1alpha1.ComponentMaster, Image: "rcbox/store:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			}},
 		},
 	}
