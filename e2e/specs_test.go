@@ -9,9 +9,9 @@ import (
 // tested in api/v1alpha1; here it counts that they are in force in a cluster that Helm installed.
 func badSpecsAreRefused(t *testing.T) {
 	for _, bad := range []struct{ name, metadata, spec, text string }{
-		{"no masters", "{name: bad}", "{masters: {replicas: 0}}", "masters.replicas must be at least 1"},
+		{"no masters", "{name: bad}", "{masters: {replicas: 0}}", "spec.masters.replicas in body should be greater than or equal to 1"},
 		{"little memory", "{name: bad}", "{masters: {memory: 64Mi}}", "masters.memory must be at least 256Mi"},
-		{"too many cores", "{name: bad}", "{masters: {cores: 65}}", "masters.cores must be from 1 to 64"},
+		{"too many cores", "{name: bad}", "{masters: {cores: 65}}", "spec.masters.cores in body should be less than or equal to 64"},
 		{"unknown transport", "{name: bad}", "{network: {transport: InfiniBand}}", "Unsupported value"},
 		{"memory twice", "{name: bad}", "{masters: {resources: {requests: {memory: 1Gi}}}}", "masters.resources must not name memory"},
 		{"long name", "{name: a-name-that-is-far-too-long-for-pods-and-services}", "{}", "metadata.name must be at most 40 characters"},

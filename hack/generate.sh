@@ -27,6 +27,11 @@ generate() {
 	done
 	# The rules isQuantity say it in words; what fails a pattern is told nothing but the pattern.
 	sed -i '/^ *pattern: ^(\\+|-)?((\[0-9]+(/d' config/crd/*/rcbox.dev_*.yaml
+	local definition
+	for definition in config/crd/*/rcbox.dev_*.yaml; do
+		without_foreign_descriptions "$definition" >"$definition.short"
+		mv "$definition.short" "$definition"
+	done
 	# Each program has rights of its own.
 	"$controller_gen" rbac:roleName=rcbox-operator paths=./operator/cmd/... paths=./operator/internal/controller/... \
 		output:rbac:artifacts:config=config/rbac
@@ -56,6 +61,20 @@ generate() {
 		--plugin=protoc-gen-go="$protoc_gen_go" --go_out=. --go_opt=module=rcbox.dev/rcbox \
 		--plugin=protoc-gen-go-grpc="$protoc_gen_go_grpc" --go-grpc_out=. --go-grpc_opt=module=rcbox.dev/rcbox \
 		api/admin/v1/admin.proto
+}
+
+# without_foreign_descriptions FILE: without what Kubernetes says of the inside of its own types (kubectl explain pod.spec.affinity). All of
+# that would make the definition of Stores too large to be applied from the client's side.
+without_foreign_descriptions() {
+	awk '
+		{ match($0, /^ */); indent = RLENGTH }
+		inside && indent <= outer { inside = 0 }
+		skipping && (indent > skipped || $0 == "") { next }
+		{ skipping = 0 }
+		inside && indent > outer + 2 && /^ *description:/ { skipping = 1; skipped = indent; next }
+		!inside && /^ *(affinity|topologySpreadConstraints|tolerations):$/ { inside = 1; outer = indent }
+		{ print }
+	' "$1"
 }
 
 # rules_of FILE KIND: the list under "rules:" of the document of that kind.

@@ -72,7 +72,8 @@ type ChassisSpec struct {
 	// The number of the server in the first of its slots; those in the other slots follow. No two Chassis with one prefix may have the same
 	// number.
 	//
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 9999",message="firstServer must be from 1 to 9999"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9999
 	FirstServer int32 `json:"firstServer"`
 
 	// The slots that have a server, as a list such as 1-44 or 1-20,23-46.
@@ -302,7 +303,8 @@ type ChassisManagement struct {
 	// switch boards come next, by hand: kubectl rcbox vlan. 1: their frames have no tag. Default: BMCs are left where they are.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 4094",message="management.vlan must be from 1 to 4094"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
 
 	// Whether a Redfish BMC's certificate is not checked. Whoever is in the management network can then read the password.
@@ -380,7 +382,8 @@ type ChassisPower struct {
 	//
 	// +optional
 	// +kubebuilder:default=8
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="power.startsAtOnce must be from 1 to 64"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
 	StartsAtOnce int32 `json:"startsAtOnce,omitempty"`
 }
 

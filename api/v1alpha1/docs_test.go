@@ -20,7 +20,8 @@ func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]b
 			continue // nobody is to use it any more
 		}
 		switch below := path + "." + name; {
-		case name == "conditions" || name == "tolerations" || name == "imagePullSecrets" || strings.HasSuffix(below, ".resources"):
+		case name == "conditions" || name == "tolerations" || name == "imagePullSecrets" || name == "affinity" ||
+			name == "topologySpreadConstraints" || strings.HasSuffix(below, ".resources"):
 			list[name] = true
 		case property.Items != nil && property.Items.Schema != nil && len(property.Items.Schema.Properties) > 0:
 			list[name] = true

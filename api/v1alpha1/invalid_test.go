@@ -11,13 +11,11 @@ func TestInvalidSpecs(t *testing.T) {
 	for _, test := range []struct{ name, manifest, want string }{
 		{
 			"no masters", manifest("box", "{masters: {replicas: 0}}"),
-			"spec.masters.replicas: Invalid value: 0: masters.replicas must be at least 1: a store without masters cannot " +
-				"hold a table; delete the Store to end it",
+			"spec.masters.replicas: Invalid value: 0: spec.masters.replicas in body should be greater than or equal to 1",
 		},
 		{
 			"too many masters", manifest("box", "{masters: {replicas: 1001}}"),
-			"spec.masters.replicas: Invalid value: 1001: masters.replicas must be at most 1000: that is what one coordinator " +
-				"is built for",
+			"spec.masters.replicas: Invalid value: 1001: spec.masters.replicas in body should be less than or equal to 1000",
 		},
 		{
 			"little memory", manifest("box", "{masters: {memory: 255Mi}}"),
@@ -60,13 +58,11 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"no cores", manifest("box", "{masters: {cores: 0}}"),
-			"spec.masters.cores: Invalid value: 0: masters.cores must be from 1 to 64: each core is a shard with its own port, " +
-				"and a master has 64 ports",
+			"spec.masters.cores: Invalid value: 0: spec.masters.cores in body should be greater than or equal to 1",
 		},
 		{
 			"many cores", manifest("box", "{masters: {cores: 65, memory: 100Gi}}"),
-			"spec.masters.cores: Invalid value: 65: masters.cores must be from 1 to 64: each core is a shard with its own port, " +
-				"and a master has 64 ports",
+			"spec.masters.cores: Invalid value: 65: spec.masters.cores in body should be less than or equal to 64",
 		},
 		{
 			"memory as a resource", manifest("box", "{masters: {resources: {limits: {memory: 1Gi}}}}"),
@@ -84,8 +80,7 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"many coordinators", manifest("box", "{coordinator: {replicas: 4}}"),
-			"spec.coordinator.replicas: Invalid value: 4: coordinator.replicas must be from 1 to 3: one leads, and two standbys " +
-				"survive the loss of any two",
+			"spec.coordinator.replicas: Invalid value: 4: spec.coordinator.replicas in body should be less than or equal to 3",
 		},
 		{
 			"standbys with a volume", manifest("box", "{coordinator: {replicas: 2, state: {type: Volume}}}"),
@@ -94,11 +89,11 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"too many copies", manifest("box", "{masters: {replicas: 20}, replication: {factor: 9}, backups: {storage: {size: 9Gi}}}"),
-			"spec.replication.factor: Invalid value: 9: replication.factor must be from 0 to 8",
+			"spec.replication.factor: Invalid value: 9: spec.replication.factor in body should be less than or equal to 8",
 		},
 		{
 			"moving nothing at all", manifest("box", "{rebalancing: {maxMBps: 0}}"),
-			"spec.rebalancing.maxMBps: Invalid value: 0: rebalancing.maxMBps must be from 1 to 100000",
+			"spec.rebalancing.maxMBps: Invalid value: 0: spec.rebalancing.maxMBps in body should be greater than or equal to 1",
 		},
 		{
 			"sleep without copies", manifest("box", "{hibernated: true, replication: {factor: 0}}"),
@@ -153,7 +148,7 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"isolation after one failure", manifest("box", "{recovery: {isolation: {crashes: 1}}}"),
-			"spec.recovery.isolation.crashes: Invalid value: 1: recovery.isolation.crashes must be 0 (never), or from 2 to 100: once is " +
+			"spec.recovery.isolation.crashes: Invalid value: 1: recovery.isolation.crashes must be 0 (never), or 2 or more: once is " +
 				"not again and again",
 		},
 		{
@@ -181,7 +176,7 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"moving none at a time", manifest("box", "{recovery: {maxConcurrentReplacements: 0}}"),
-			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: recovery.maxConcurrentReplacements must be from 1 to 64",
+			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: spec.recovery.maxConcurrentReplacements in body should be greater than or equal to 1",
 		},
 		{
 			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),

@@ -9,7 +9,9 @@ type IsolationSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default=5
-	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 2 && self <= 100",message="recovery.isolation.crashes must be 0 (never), or from 2 to 100: once is not again and again"
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:validation:XValidation:rule="self != 1",message="recovery.isolation.crashes must be 0 (never), or 2 or more: once is not again and again"
 	Crashes int32 `json:"crashes"`
 
 	// The window.

@@ -57,6 +57,7 @@ const (
 	ReasonNotAllowed        = "NotAllowed"
 	ReasonStateFixed        = "StateFixed"
 	ReasonHeldBack          = "HeldBack"
+	ReasonPodRefused        = "PodRefused"
 	ReasonDrilling          = "Drilling"
 	ReasonNoStorageClass    = "NoStorageClass"
 	ReasonTooFewNodes       = "TooFewNodes"

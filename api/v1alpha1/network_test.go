@@ -113,7 +113,7 @@ func TestInvalidNetworks(t *testing.T) {
 		},
 		{
 			"tiny packets", ofNetwork("mtu: 576"),
-			"spec.network.mtu: Invalid value: 576: network.mtu must be from 1280 to 9000",
+			"spec.network.mtu: Invalid value: 576: spec.network.mtu in body should be greater than or equal to 1280",
 		},
 		{
 			"two arguments in one", ofNetwork(onVF + ", ealArguments: ['-l 0']"),
@@ -146,7 +146,7 @@ func TestInvalidNetworks(t *testing.T) {
 		},
 		{
 			"clients without number", onPool("cidr: 192.168.101.0/24, clients: 300"),
-			"spec.network.attachments[0].addresses.clients: Invalid value: 300: addresses.clients must be from 0 to 256",
+			"spec.network.attachments[0].addresses.clients: Invalid value: 300: spec.network.attachments[0].addresses.clients in body should be less than or equal to 256",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

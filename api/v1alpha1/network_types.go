@@ -117,7 +117,8 @@ type NetworkSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default=1500
-	// +kubebuilder:validation:XValidation:rule="self >= 1280 && self <= 9000",message="network.mtu must be from 1280 to 9000"
+	// +kubebuilder:validation:Minimum=1280
+	// +kubebuilder:validation:Maximum=9000
 	MTU int32 `json:"mtu,omitempty"`
 
 	// Huge pages for DPDK's buffers, from which devices read and into which they write. Without this field the buffers take 256 MiB of
@@ -207,7 +208,8 @@ type AddressPool struct {
 	// How many of them, the last ones, are for the clients of ClusterPerfs and not for masters.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 256",message="addresses.clients must be from 0 to 256"
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=256
 	Clients int32 `json:"clients,omitempty"`
 }
 

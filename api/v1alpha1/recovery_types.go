@@ -19,7 +19,8 @@ type RecoverySpec struct {
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
 	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
 
 	// The treatment of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: the member

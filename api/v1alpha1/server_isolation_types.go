@@ -93,7 +93,8 @@ type ChassisIsolation struct {
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="isolation.atMost must be from 1 to 64"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
 	AtMost int32 `json:"atMost,omitempty"`
 }
 

@@ -85,7 +85,7 @@ type StoreSpec struct {
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
-	// Secrets of this namespace for pulling the image.
+	// Secrets of this namespace for pulling the image, and those of containers that an overlay adds.
 	//
 	// +optional
 	// +listType=map
@@ -138,7 +138,7 @@ type StoreSpec struct {
 	// +kubebuilder:default={transport: "TCP", provider: "Kernel"}
 	Network NetworkSpec `json:"network,omitempty"`
 
-	// Where pods may run.
+	// Where all pods of the Store may run.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -199,11 +199,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 1 || !has(self.state) || !has(self.state.type) || self.state.type == 'Kubernetes'",message="coordinator.replicas above 1 needs coordinator.state.type: Kubernetes: memory and a volume are one process's only"
 type CoordinatorSpec struct {
 	// How many coordinators. One leads; the others are standbys, on other nodes if there are any, one of which leads seconds
-	// after the leader is gone. A standby is Ready if it could lead; who leads is in status.coordinator.pod.
+	// after the leader is gone: three coordinators survive the loss of any two. A standby is Ready if it could lead; who leads is in
+	// status.coordinator.pod.
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 3",message="coordinator.replicas must be from 1 to 3: one leads, and two standbys survive the loss of any two"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// The resources that the coordinator's container reserves and may use.
@@ -225,6 +227,11 @@ type CoordinatorSpec struct {
 	//
 	// +optional
 	Rebuild RebuildSource `json:"rebuild,omitempty"`
+
+	// Settings of the coordinators' pods beyond those that the whole Store has in placement.
+	//
+	// +optional
+	Pod PodSettings `json:"pod,omitzero"`
 }
 
 // RebuildSource is what a store without state is made again from.
@@ -247,7 +254,8 @@ type RebalancingSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default=50
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="rebalancing.maxMBps must be from 1 to 100000"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
 	MaxMBps int32 `json:"maxMBps,omitempty"`
 }
 
@@ -375,13 +383,16 @@ type ReplicationSpec struct {
 	// effect while masters run; the first copies take a restart of each master, which loses what it holds.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 8",message="replication.factor must be from 0 to 8"
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=8
 	Factor *int32 `json:"factor,omitempty"`
 
 	// The least number of copies with which writes go on while a member is away. Left empty, it is the number of copies - 1, and at least
 	// 1.
 	//
 	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
 	Min *int32 `json:"min,omitempty"`
 
 	// Buffered: a write is acknowledged when all copies are in the page caches of their nodes; it survives the end of any
@@ -396,7 +407,8 @@ type ReplicationSpec struct {
 	// run.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="replication.repairMBps must be from 1 to 100000"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
 	RepairMBps *int32 `json:"repairMBps,omitempty"`
 }
 
@@ -405,15 +417,16 @@ type ReplicationSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.cores) || !isQuantity(string(self.memory)) || quantity(string(self.memory)).asApproximateFloat() >= 268435456.0 * double(self.cores)",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuPolicy) || self.cpuPolicy != 'Exclusive' || !has(self.resources) || ((!has(self.resources.requests) || !('cpu' in self.resources.requests)) && (!has(self.resources.limits) || !('cpu' in self.resources.limits)))",message="masters.resources must not name cpu with masters.cpuPolicy: Exclusive: it is masters.cores, request and limit alike"
 type MastersSpec struct {
-	// How many masters; more than there are copies (replication.factor). `kubectl scale` sets this field. Scaling out adds masters: new
+	// How many masters; more than there are copies (replication.factor), and no more than one coordinator is built for (1000).
+	// `kubectl scale` sets this field. Scaling out adds masters: new
 	// tables spread over them, and with rebalancing.enabled parts of the others move to them by and by. Scaling in removes the masters
 	// with the highest numbers, one at a time. Each first gives its parts of tables to others, with copies or without, and the copies
 	// that it keeps for others are made elsewhere.
 	//
 	// +optional
 	// +kubebuilder:default=3
-	// +kubebuilder:validation:XValidation:rule="self >= 1",message="masters.replicas must be at least 1: a store without masters cannot hold a table; delete the Store to end it"
-	// +kubebuilder:validation:XValidation:rule="self <= 1000",message="masters.replicas must be at most 1000: that is what one coordinator is built for"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Memory of each master's container, request and limit alike. Most of it is the log that holds the objects
@@ -424,12 +437,13 @@ type MastersSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="masters.memory must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// Cores of each master. Each core is a shard with its own port, log and thread. The CPU request is this many CPUs
+	// Cores of each master. Each core is a shard with its own port, log and thread, and a master has 64 ports. The CPU request is this many CPUs
 	// unless masters.resources.requests.cpu says otherwise.
 	//
 	// +optional
 	// +kubebuilder:default=1
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="masters.cores must be from 1 to 64: each core is a shard with its own port, and a master has 64 ports"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
 	Cores int32 `json:"cores,omitempty"`
 
 	// Exclusive: request and limit are masters.cores CPUs, so that the pods are of the class Guaranteed, and a kubelet with the static CPU
@@ -458,21 +472,29 @@ type MastersSpec struct {
 	// 100. It is changed while masters run.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 10000000",message="masters.pollMicros must be from 0 to 10000000"
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000000
 	PollMicros *int32 `json:"pollMicros,omitempty"`
 
 	// The cleaner runs while no more of a log's memory than this is free, in percent. The more the sooner it runs, and the more often it
 	// copies what is still needed. Left empty, it is one part in 64. It is changed while masters run.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 50",message="masters.cleanerFreePercent must be from 1 to 50"
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
 	CleanerFreePercent *int32 `json:"cleanerFreePercent,omitempty"`
 
 	// Connections of clients to each core at one time; more are refused. Left empty, it is 4096. It is changed while masters run.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 16 && self <= 1000000",message="masters.maxConnections must be from 16 to 1000000"
+	// +kubebuilder:validation:Minimum=16
+	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
+
+	// Settings of the masters' pods beyond those that the whole Store has in placement.
+	//
+	// +optional
+	Pod PodSettings `json:"pod,omitzero"`
 }
 
 // CPUPolicy says whose CPUs the cores of a master are.
@@ -517,7 +539,7 @@ type ComputeResources struct {
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// PlacementSpec says where pods may run.
+// PlacementSpec says where all pods of the Store may run. Settings of one component's pods alone are in masters.pod and coordinator.pod.
 type PlacementSpec struct {
 	// Labels that a node must have.
 	//
@@ -542,7 +564,7 @@ type PlacementSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="placement.failureDomain must be the name of a node label, such as kubernetes.io/hostname or topology.kubernetes.io/zone"
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// PriorityClass of the pods.
+	// PriorityClass of the pods whose component names none (masters.pod.priorityClassName, coordinator.pod.priorityClassName).
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -428,10 +428,10 @@ func TestAllowances(t *testing.T) {
 			t.Errorf("by default there is %s", argument)
 		}
 	}
-	got := arguments("--set", "allow.capabilities={IPC_LOCK,NET_RAW},allow.networkProfiles={WholePort}",
+	got := arguments("--set", "allow.capabilities={IPC_LOCK,NET_RAW},allow.networkProfiles={WholePort},allow.overlays=true",
 		"--set-json", `allow.ealArguments=["--vdev=a,b=c","--log-level"]`)
 	for _, want := range []string{
-		"--allow-capabilities=IPC_LOCK,NET_RAW", "--allow-network-profiles=WholePort",
+		"--allow-capabilities=IPC_LOCK,NET_RAW", "--allow-network-profiles=WholePort", "--allow-overlays",
 		`--allow-eal-arguments="--vdev=a,b=c"`, `--allow-eal-arguments="--log-level"`, // one entry each: pflag reads them as CSV
 	} {
 		if !slices.Contains(got, want) {

@@ -84,6 +84,8 @@ func runCommand() *cobra.Command {
 		"arguments of DPDK that Stores may give, whole or by the name before =, such as --vdev; default: none")
 	flags.StringSliceVar(&options.allowed.NetworkProfiles, "allow-network-profiles", nil,
 		"network profiles that Stores may have besides VF and Interface: WholePort; default: none")
+	flags.BoolVar(&options.allowed.Overlays, "allow-overlays", false,
+		"let Stores have overlays of pods (masters.pod.overlay, coordinator.pod.overlay), which can give pods the rights of their nodes")
 	flags.BoolVar(&options.leaderElect, "leader-elect", false, "let only one of several replicas act, by a Lease in --namespace")
 	flags.StringVar(&options.metricsAddress, "metrics-bind-address", ":8080", "where Prometheus metrics are served; 0 for nowhere")
 	flags.StringVar(&options.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")

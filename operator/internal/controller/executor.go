@@ -76,6 +76,10 @@ func (e executor) DeleteClaim(ctx context.Context, step steps.DeleteClaim) error
 	return e.r.deleteClaim(ctx, e.v, step.Name)
 }
 
+func (e executor) TryPod(ctx context.Context, step steps.TryPod) error {
+	return e.r.tryPod(ctx, e.v, step)
+}
+
 func (e executor) CreatePod(ctx context.Context, step steps.CreatePod) error {
 	return e.r.createPod(ctx, e.v, step)
 }

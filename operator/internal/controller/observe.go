@@ -84,7 +84,9 @@ type fixedObject struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
-	v := &visit{observed: facts.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
+	v := &visit{observed: facts.Observed{
+		Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed, Trials: r.trials.of(store),
+	}}
 	var err error
 	if v.members, err = listMembers(ctx, r.Client, store); err != nil {
 		return nil, err
@@ -320,7 +322,7 @@ func podOf(pod *corev1.Pod) facts.Pod {
 		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),
 		Unschedulable:   unschedulable(pod),
-		ImageUnusable:   unusableImage(pod) != nil,
+		ImageUnusable:   hasUnusableImage(pod),
 		CrashedAt:       crashedAt(pod),
 		Restarts:        restartsOf(pod),
 		NeverRan:        hasNeverRun(pod),

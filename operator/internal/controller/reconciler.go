@@ -89,6 +89,8 @@ type Reconciler struct {
 	looks lookBook
 	// memberWriters is how many StoreMembers are written at a time; 0: one, by whoever reconciles.
 	memberWriters int
+	// trials of pods.
+	trials trialBook
 	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
 	plan func(facts.Observed) planner.Plan
 }
@@ -190,6 +192,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			forget(request.NamespacedName)
 			r.forgetStatus(request.NamespacedName)
 			r.looks.forget(request.NamespacedName)
+			r.trials.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the Store: %w", err)

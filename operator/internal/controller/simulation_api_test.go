@@ -219,6 +219,9 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 	if err := json.Unmarshal(text, &head); err != nil {
 		return fmt.Errorf("decode an object: %w", err)
 	}
+	if wanted := (&client.ApplyOptions{}).ApplyOptions(options); len(wanted.DryRun) > 0 {
+		return c.s.try(text)
+	}
 	return c.s.write("apply "+head.Kind+" "+head.Name, func() error {
 		switch head.Kind {
 		case "Pod":
@@ -248,6 +251,9 @@ func (c *operatorClient) create(text []byte, object client.Object) error {
 			return c.grow(claim)
 		}
 		return nil
+	}
+	if pod, isPod := object.(*corev1.Pod); isPod && c.s.refuses(podOf(pod).Inputs.Image) {
+		return errRefusedPod(pod.Name)
 	}
 	if c.s.lullBeforePod(c.operator, object) || c.operator.isLate {
 		return c.createLate(object)

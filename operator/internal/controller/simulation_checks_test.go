@@ -211,6 +211,7 @@ func (s *simulation) checkMasterEnds(by *simulatedOperator, pod *corev1.Pod) {
 	if member.tablets == 0 && !member.since.Before(by.visiting) {
 		return // it has begun since it was seen that none runs, and has nothing yet
 	}
+	s.checkReplaced(by, pod)
 	if s.lacksCopies() {
 		s.violate("%s is ended while something is short of copies", pod.Name)
 	}

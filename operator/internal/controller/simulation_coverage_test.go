@@ -39,7 +39,7 @@ var hasToHappen = []string{
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
-	isRemembered, isDeaf, isKilledBetween, isFormerStatus, isMemberDeleted,
+	isRemembered, isDeaf, isKilledBetween, isFormerStatus, isMemberDeleted, isPodRefused,
 }
 
 // What happens to operators.
@@ -63,6 +63,7 @@ const (
 	isKilledBetween  = "an operator is killed between the status of a Store and those of its members"
 	isFormerStatus   = "the status is that of an earlier operator"
 	isMemberDeleted  = "somebody deletes a StoreMember"
+	isPodRefused     = "a pod that takes another one's place is refused before that ends"
 	isHesitation     = "the scheduler finds no node for a second"
 )
 

@@ -127,6 +127,7 @@ var blows = []blow{
 	}},
 	{2, func(s *simulation) {
 		s.images++
+		s.maybeRefuse(fmt.Sprintf("store:new%d", s.images))
 		s.change(func(spec *v1alpha1.StoreSpec) { spec.Image = fmt.Sprintf("store:new%d", s.images) })
 	}},
 	{1, func(s *simulation) {

@@ -183,6 +183,11 @@ var plantedBugs = []plantedBug{
 		reported: "does not come to what its spec says", within: 10,
 	},
 	{
+		name: "nobody asks whether the next pod is admitted", plan: triesNothing,
+		faults:   func(f *faults) { f.refusal = 1 },
+		reported: "from which the next one is to be made, are refused", within: 10,
+	},
+	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,
 		reported: "gets a second pod", within: 10,
 	},

@@ -43,8 +43,12 @@ type simulation struct {
 	watching *rand.Rand
 	// membering decides whether a cache has the StoreMembers, and what others do to these, likewise.
 	membering *rand.Rand
-	now       time.Time
-	api       *simulatedAPI
+	// refusing decides whether pods of a new image are refused for a while, likewise; refused is that image.
+	refusing                   *rand.Rand
+	refused                    string
+	refusedSince, refusedUntil time.Time
+	now                        time.Time
+	api                        *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
@@ -94,7 +98,9 @@ type simulation struct {
 }
 
 // faults are how likely each is; none in a calm world.
-type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull, latePod, misplaced, deaf float64 }
+type faults struct {
+	stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull, latePod, misplaced, deaf, refusal float64
+}
 
 // TestSimulation holds the real controller to what docs/operator.md says.
 func TestSimulation(t *testing.T) {
@@ -151,7 +157,7 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	}
 	if planted == nil {
 		s.faults.lull, s.faults.latePod = one(s, 0.2, 0.8), one(s, 0.0, 0.2)
-		s.faults.misplaced = 0.05
+		s.faults.misplaced, s.faults.refusal = 0.05, 0.3
 		s.faults.deaf = []float64{0, 0, 0.2}[s.watching.IntN(3)]
 	}
 	if planted != nil && planted.faults != nil {
@@ -177,8 +183,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	s := &simulation{
 		random: rand.New(rand.NewPCG(seed, 0)), placing: rand.New(rand.NewPCG(seed, 1)),
 		ordering: rand.New(rand.NewPCG(seed, 2)), listening: rand.New(rand.NewPCG(seed, 3)),
-		watching:  rand.New(rand.NewPCG(seed, 4)),
-		membering: rand.New(rand.NewPCG(seed, 5)),
+		watching: rand.New(rand.NewPCG(seed, 4)), membering: rand.New(rand.NewPCG(seed, 5)), refusing: rand.New(rand.NewPCG(seed, 6)),
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},

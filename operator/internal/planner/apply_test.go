@@ -130,6 +130,9 @@ func (w *world) drill(step steps.DrillMember) {
 func (w *world) restart(step steps.RestartMember) {
 	w.checkTurn(step.Pod)
 	pod := w.pods[step.Pod.Name]
+	if image := w.store.Spec.Image; image != "" && image == w.refusedImage && pod.Inputs.Image != image {
+		panic(step.Member + " is restarted, and the API server refuses its next pod")
+	}
 	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
 		panic(step.Member + " is restarted, and what it holds is nowhere else")
 	}

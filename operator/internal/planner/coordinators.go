@@ -52,11 +52,12 @@ func (p *planning) rollCoordinators() {
 	if leaves == nil {
 		return
 	}
-	why := fmt.Sprintf("coordinator.replicas is %d", o.WantedCoordinators())
+	why, end := fmt.Sprintf("coordinator.replicas is %d", o.WantedCoordinators()), p.endInTurn
 	if leaves.Wanted {
+		end = p.replaceInTurn
 		why = "the spec has changed, and another coordinator can lead: " + leaves.Pending
 	}
-	p.endInTurn(leaves, why, func(ref facts.PodRef) steps.Step {
+	end(leaves, why, func(ref facts.PodRef) steps.Step {
 		return steps.DeletePod{Member: leaves.Name, Pod: ref, Why: why, InTurn: true}
 	})
 	p.lookAgainIn(UnsettledInterval)

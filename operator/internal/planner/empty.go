@@ -39,6 +39,12 @@ func (p *planning) replaceEmpty() {
 	if first.Up && !allUp || !p.mayRemove(first.Name) {
 		return
 	}
+	if first.Pending != "" && !first.Ordered {
+		if verdict := p.admissionOf(first); verdict != admitted {
+			p.isChanging = verdict == untried
+			return
+		}
+	}
 	ref := first.Pod.Ref()
 	p.add(steps.RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
 	p.lookAgainIn(UnsettledInterval)

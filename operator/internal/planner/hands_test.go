@@ -50,6 +50,19 @@ func (h *hands) DropOrders(context.Context, steps.DropOrders) error {
 	panic("these worlds have no orders by annotation")
 }
 
+// TryPod: pods of one image may be refused.
+func (h *hands) TryPod(_ context.Context, step steps.TryPod) error {
+	trial := facts.Trial{At: h.w.now}
+	if step.Inputs.Image == h.w.refusedImage {
+		trial.Refused = "pods of " + h.w.refusedImage + " are forbidden"
+	}
+	if h.w.trials == nil {
+		h.w.trials = map[string]facts.Trial{}
+	}
+	h.w.trials[step.Key] = trial
+	return nil
+}
+
 func (h *hands) CreateClaim(_ context.Context, step steps.CreateClaim) error {
 	h.w.createClaim(step.Name)
 	return nil

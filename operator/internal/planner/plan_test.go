@@ -139,7 +139,7 @@ func TestPlans(t *testing.T) {
 				t.Fatal("does not settle")
 			}
 			test.change(w)
-			got := describe(planner.Make(w.observe()).Steps)
+			got := describe(w.tried(asSeen).Steps)
 			for name := range w.pods {
 				got = strings.ReplaceAll(got, name, "POD")
 			}

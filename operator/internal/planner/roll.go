@@ -55,6 +55,10 @@ func (p *planning) roll() {
 	if view.Ordered {
 		why = view.Pending + ", and everything has its copies"
 	}
-	p.endInTurn(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
+	end := p.replaceInTurn
+	if view.Ordered { // its next pod is made as this one was
+		end = p.endInTurn
+	}
+	end(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }

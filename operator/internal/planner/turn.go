@@ -24,16 +24,24 @@ const (
 // before the record was there sees it in its second look, and one that comes too late finds another pod. The first that is
 // planned for counts.
 func (p *planning) endInTurn(view *MemberView, why string, step func(facts.PodRef) steps.Step) {
-	if p.asked != nil {
+	if !p.askTurn(view, why) {
 		return
+	}
+	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == facts.TurnStands {
+		p.add(step(facts.PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
+	}
+}
+
+// askTurn has a process be on record as the next one to end, if none was planned for before.
+func (p *planning) askTurn(view *MemberView, why string) bool {
+	if p.asked != nil {
+		return false
 	}
 	p.asked = &v1alpha1.TurnStatus{
 		Member: view.Name, Pod: view.Pod.Name, PodUID: view.Pod.UID, PodResourceVersion: view.Pod.ResourceVersion,
 		Since: metav1.NewTime(p.observed.Now.Truncate(turnPrecision)), Why: brief.Fit(why, maxTurnText),
 	}
-	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == facts.TurnStands {
-		p.add(step(facts.PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
-	}
+	return true
 }
 
 // recordedTurn is what the status has, unless it is void.

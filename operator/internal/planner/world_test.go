@@ -23,10 +23,13 @@ type world struct {
 	// builds take settings
 	takesSettings bool
 	allowed       facts.Allowed
-	now           time.Time
-	store         *v1alpha1.Store
-	objects       map[string]facts.ObjectState
-	pods          map[string]*fakePod
+	// refusedImage is one of which the API server admits no pods; trials are what it has said of pods.
+	refusedImage string
+	trials       map[string]facts.Trial
+	now          time.Time
+	store        *v1alpha1.Store
+	objects      map[string]facts.ObjectState
+	pods         map[string]*fakePod
 	// names of pods that the operator has put on record (in a status that it wrote)
 	names map[string]bool
 	// the coordinator's state; nil while its process does not run
@@ -169,7 +172,7 @@ func (w *world) lacksCopies() bool {
 
 func (w *world) observe() facts.Observed {
 	o := facts.Observed{
-		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Allowed: w.allowed,
+		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Allowed: w.allowed, Trials: maps.Clone(w.trials),
 		Claims: maps.Clone(w.claims), Domains: map[string]string{}, Operations: slices.Clone(w.operations),
 	}
 	w.observePorts(&o)

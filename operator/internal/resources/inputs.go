@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,6 +40,8 @@ type Inputs struct {
 	Rebalancing string `json:"rebalancing,omitempty"`
 	// Network is nil for a master that talks over the pod network's TCP alone, and for coordinators.
 	Network *Network `json:"network,omitempty"`
+	// Pod is nil where the component has no settings of pods but tolerations and a PriorityClass, which are in the fields above.
+	Pod *v1alpha1.PodSettings `json:"pod,omitempty"`
 }
 
 // Replication is what a master needs to know of copies.
@@ -83,8 +86,9 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 	inputs := Inputs{
 		Image:             image,
 		NodeSelector:      placement.NodeSelector,
-		Tolerations:       placement.Tolerations,
-		PriorityClassName: placement.PriorityClassName,
+		Tolerations:       tolerationsOf(store, component),
+		PriorityClassName: cmp.Or(settingsOf(store, component).PriorityClassName, placement.PriorityClassName),
+		Pod:               podInputs(settingsOf(store, component)),
 	}
 	if component == v1alpha1.ComponentCoordinator {
 		inputs.Requests = store.Spec.Coordinator.Resources.Requests
@@ -190,6 +194,9 @@ func Diff(have, want Inputs) string {
 	note("priorityClassName", have.PriorityClassName == want.PriorityClassName, have.PriorityClassName, want.PriorityClassName)
 	note("replication", equal(have.Replication, want.Replication), have.Replication.String(), want.Replication.String())
 	note("network", equal(have.Network, want.Network), have.Network.String(), want.Network.String())
+	if !equal(have.Pod, want.Pod) {
+		noteSettings(note, have.Pod, want.Pod)
+	}
 	note("coordinator.state", have.State == want.State, string(have.State), string(want.State))
 	return strings.Join(parts, ", ")
 }

@@ -95,16 +95,11 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		addClaim(podSpec, spec.Claim)
 	}
-	if affinity := affinityOf(store, spec); affinity != nil {
-		podSpec.WithAffinity(affinity)
-	}
-	if spec.Component == v1alpha1.ComponentMaster {
-		podSpec.WithTopologySpreadConstraints(spread(store, spec.Component, spec.Inputs.FailureDomain))
-	}
 	if spec.Inputs.State == v1alpha1.StateKubernetes {
-		podSpec.WithServiceAccountName(CoordinatorAccount(store)).
-			WithAutomountServiceAccountToken(true).
-			WithTopologySpreadConstraints(spreadCoordinators(store)...)
+		podSpec.WithServiceAccountName(CoordinatorAccount(store)).WithAutomountServiceAccountToken(true)
+	}
+	if err := place(podSpec, store, spec); err != nil {
+		return nil, err
 	}
 	pod := coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
 		WithLabels(labels).
@@ -120,7 +115,35 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		pod.WithFinalizers(v1alpha1.FinalizerAddresses)
 		podSpec.WithSchedulingGates(coreac.PodSchedulingGate().WithName(v1alpha1.GateAddresses))
 	}
-	return pod, attach(pod, &store.Spec, spec.Inputs.Network, spec.Addresses)
+	configure(pod, spec.Inputs.Pod)
+	if err := attach(pod, &store.Spec, spec.Inputs.Network, spec.Addresses); err != nil {
+		return nil, err
+	}
+	return overlaid(pod, spec.Component, spec.Inputs)
+}
+
+// place says where a pod may run, and beside what.
+func place(pod *coreac.PodSpecApplyConfiguration, store *v1alpha1.Store, spec PodSpec) error {
+	affinity, err := affinityBesides(affinityOf(store, spec), spec.Inputs.Pod)
+	if err != nil {
+		return err
+	}
+	if affinity != nil {
+		pod.WithAffinity(affinity)
+	}
+	var constraints []*coreac.TopologySpreadConstraintApplyConfiguration
+	switch {
+	case spec.Component == v1alpha1.ComponentMaster:
+		constraints = append(constraints, spread(store, spec.Component, spec.Inputs.FailureDomain))
+	case spec.Inputs.State == v1alpha1.StateKubernetes:
+		constraints = spreadCoordinators(store)
+	}
+	constraints, err = spreadBesides(constraints, store, spec)
+	if err != nil {
+		return err
+	}
+	pod.WithTopologySpreadConstraints(constraints...)
+	return nil
 }
 
 // affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.

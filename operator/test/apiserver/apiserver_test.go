@@ -138,7 +138,7 @@ func schema(b *bed) {
 		spec map[string]any
 		says string
 	}{
-		{map[string]any{"masters": map[string]any{"replicas": int64(0)}}, "at least 1"},
+		{map[string]any{"masters": map[string]any{"replicas": int64(0)}}, "greater than or equal to 1"},
 		{
 			map[string]any{"masters": map[string]any{"replicas": int64(2)}, "replication": map[string]any{"factor": int64(2)}},
 			"masters.replicas must be greater",

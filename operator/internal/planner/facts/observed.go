@@ -38,6 +38,8 @@ type Observed struct {
 	Nodes map[string]Node
 	// Fences are how far nodes on record in status.fences are fenced, as far as that could be seen.
 	Fences map[string]FenceState
+	// Trials are what the API server said of pods that were made for trial, by TrialKey.
+	Trials map[string]Trial
 	// Turn is how far what status.turn says holds; of no meaning without.
 	Turn TurnState
 	// Cluster is the coordinator's answer; nil when there was none.
@@ -62,6 +64,8 @@ type Allowed struct {
 	EALArguments []string
 	// NetworkProfiles, by name. Only WholePort has to be named.
 	NetworkProfiles []string
+	// Overlays of pods.
+	Overlays bool
 }
 
 // ObjectState says how an object of fixed name compares with what the Store needs.

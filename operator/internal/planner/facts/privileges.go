@@ -42,14 +42,12 @@ func (o *Observed) wantedNetwork() *resources.Network {
 
 // NotAllowed says what of the spec the Store may not have, and how it could; empty if it may have everything.
 func (o *Observed) NotAllowed(had *v1alpha1.PrivilegesStatus) string {
+	if refused := o.overlayNotAllowed(); refused != "" {
+		return refused
+	}
 	network := o.wantedNetwork()
 	if network == nil {
 		return ""
-	}
-	refuse := func(field, what, value string) string {
-		return fmt.Sprintf("spec.%s: the installation of the operator does not allow %s. Allow it to all Stores with the chart's value "+
-			"%s (manager run --%s), or take it from the spec; until then nothing of the Store is made or changed",
-			field, what, value, flagOf[value])
 	}
 	if network.Profile == v1alpha1.NetworkWholePort && !had.WholePort &&
 		!slices.Contains(o.Allowed.NetworkProfiles, string(network.Profile)) {
@@ -70,10 +68,35 @@ func (o *Observed) NotAllowed(had *v1alpha1.PrivilegesStatus) string {
 	return ""
 }
 
+// refuse says who can allow a field.
+func refuse(field, what, value string) string {
+	return fmt.Sprintf("spec.%s: the installation of the operator does not allow %s. Allow it to all Stores with the chart's value "+
+		"%s (manager run --%s), or take it from the spec; until then nothing of the Store is made or changed",
+		field, what, value, flagOf[value])
+}
+
+// overlayNotAllowed says which overlay of pods the Store may not have, or which cannot be applied; empty if there is none such.
+func (o *Observed) overlayNotAllowed() string {
+	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
+		inputs := resources.InputsFor(o.Store, component, "", o.StateType())
+		if inputs.Pod == nil || inputs.Pod.Overlay == nil {
+			continue
+		}
+		if !o.Allowed.Overlays {
+			return refuse(strings.TrimPrefix(resources.OverlayPath(component), "spec."), "overlays of pods", "allow.overlays")
+		}
+		if refused := resources.CheckOverlay(o.Store, component, inputs); refused != nil {
+			return refused.Error() + ". Until then nothing of the Store is made or changed"
+		}
+	}
+	return ""
+}
+
 var flagOf = map[string]string{
 	"allow.networkProfiles": "allow-network-profiles",
 	"allow.capabilities":    "allow-capabilities",
 	"allow.ealArguments":    "allow-eal-arguments",
+	"allow.overlays":        "allow-overlays",
 }
 
 // shortened keeps a condition's message short.

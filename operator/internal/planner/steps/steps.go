@@ -50,6 +50,7 @@ type Executor interface {
 
 	// Steps about pods.
 
+	TryPod(ctx context.Context, step TryPod) error
 	CreatePod(ctx context.Context, step CreatePod) error
 	UngatePod(ctx context.Context, step UngatePod) error
 	TellDomain(ctx context.Context, step TellDomain) error

@@ -1,0 +1,125 @@
+package planner_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
+)
+
+// While the API server refuses the next pod, nothing that runs is restarted for it; once it does not, everything is.
+func TestNothingIsRestartedForARefusedPod(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Image, w.refusedImage = "store:2", "store:2"
+	began, trials := w.now, 0
+	for range 100 {
+		plan, _ := w.visit(false)
+		trials += countOf[steps.TryPod](plan)
+		if ends := countOf[steps.RestartMember](plan) + countOf[steps.DeletePod](plan); ends > 0 {
+			t.Fatalf("steps:\n%s", describe(plan.Steps))
+		}
+		w.tick()
+	}
+	progressing := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing.Status != metav1.ConditionFalse || progressing.Reason != v1alpha1.ReasonPodRefused ||
+		!strings.Contains(progressing.Message, "box-master-0 keeps its pod") ||
+		!strings.Contains(progressing.Message, "pods of store:2 are forbidden") {
+		t.Errorf("Progressing is %+v", progressing)
+	}
+	if most := int(w.now.Sub(began)/(30*time.Second)) + 1; trials < 2 || trials > most {
+		t.Errorf("%d trials in %s", trials, w.now.Sub(began))
+	}
+	if w.store.Status.Turn != nil {
+		t.Errorf("on record as the next one to end is %+v", w.store.Status.Turn)
+	}
+	w.refusedImage = ""
+	if order := w.restarts(200); len(order) != 4 {
+		t.Errorf("restarted are %v", order)
+	}
+}
+
+// An operator that does not ask is one that this world objects to.
+func TestUntriedPodsAreSeen(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Image, w.refusedImage = "store:2", "store:2"
+	lies := func(o facts.Observed) planner.Plan {
+		o.Trials = map[string]facts.Trial{}
+		for try := range steps.Of[steps.TryPod](planner.Make(o).Steps) {
+			o.Trials[try.Key] = facts.Trial{At: o.Now}
+		}
+		return planner.Make(o)
+	}
+	makePlan = lies
+	defer func() {
+		makePlan = planner.Make
+		if seen := fmt.Sprint(recover()); !strings.Contains(seen, "refuses its next pod") {
+			t.Errorf("seen is %s", seen)
+		}
+	}()
+	for range 100 {
+		w.visit(false)
+		w.tick()
+	}
+}
+
+// What the API server said a minute ago does not count any more.
+func TestTrialsExpire(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Image = "store:2"
+	if plan := w.inTurn(asSeen); countOf[steps.RestartMember](plan) != 1 || countOf[steps.TryPod](plan) != 0 {
+		t.Fatalf("steps:\n%s", describe(plan.Steps))
+	}
+	plan := planner.Make(w.later(time.Minute))
+	if countOf[steps.RestartMember](plan) != 0 || countOf[steps.TryPod](plan) != 1 || countOf[steps.RecallTurn](plan) != 0 {
+		t.Errorf("after a minute, steps:\n%s", describe(plan.Steps))
+	}
+}
+
+// later is what is seen some time later, when nothing has happened.
+func (w *world) later(by time.Duration) facts.Observed {
+	o := w.observe()
+	o.Now = o.Now.Add(by)
+	return o
+}
+
+func TestOverlaysHaveToBeAllowed(t *testing.T) {
+	overlay := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+	sidecar := `{"spec": {"containers": [{"name": "agent", "image": "agent:1"}]}}`
+	for _, test := range []struct {
+		name, overlay string
+		isAllowed     bool
+		want          string
+	}{
+		{"not allowed", sidecar, false, "the chart's value allow.overlays (manager run --allow-overlays)"},
+		{"allowed", sidecar, true, ""},
+		{"a field of the operator", `{"spec": {"hostNetwork": true}}`, true, "spec.hostNetwork must not be changed: "},
+	} {
+		for _, component := range []string{"coordinator", "masters"} {
+			w := newWorld(2)
+			settings := &w.store.Spec.Masters.Pod
+			if component == "coordinator" {
+				settings = &w.store.Spec.Coordinator.Pod
+			}
+			settings.Overlay = overlay(test.overlay)
+			o := w.observe()
+			o.Allowed.Overlays = test.isAllowed
+			plan := planner.Make(o)
+			if !strings.Contains(plan.NotAllowed, test.want) || (test.want == "") != (plan.NotAllowed == "") ||
+				test.want != "" && !strings.HasPrefix(plan.NotAllowed, "spec."+component+".pod.overlay: ") || len(plan.NotAllowed) > 300 {
+				t.Errorf("%s in %s: %q", test.name, component, plan.NotAllowed)
+			}
+			if isBlocked := len(plan.Steps) == 0; isBlocked != (test.want != "") {
+				t.Errorf("%s in %s: steps:\n%s", test.name, component, describe(plan.Steps))
+			}
+		}
+	}
+}
