@@ -437,8 +437,8 @@ type MastersSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="masters.memory must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// Cores of each master. Each core is a shard with its own port, log and thread, and a master has 64 ports. The CPU request is this many CPUs
-	// unless masters.resources.requests.cpu says otherwise.
+	// Cores of each master. Each core is a shard with its own port, log and thread, and a master has 64 ports. The CPU request is this
+	// many CPUs unless masters.resources.requests.cpu says otherwise.
 	//
 	// +optional
 	// +kubebuilder:default=1

@@ -185,7 +185,7 @@ var plantedBugs = []plantedBug{
 	{
 		name: "nobody asks whether the next pod is admitted", plan: triesNothing,
 		faults:   func(f *faults) { f.refusal = 1 },
-		reported: "from which the next one is to be made, are refused", within: 10,
+		reported: "from which the next one is to be made, are refused", within: 10, seenBy: 6,
 	},
 	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,

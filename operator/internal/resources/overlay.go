@@ -138,7 +138,8 @@ func refusedChange(before, after *coreac.PodSpecApplyConfiguration, component st
 		return why
 	}
 	for i := range before.Volumes {
-		if !slices.ContainsFunc(after.Volumes, func(v coreac.VolumeApplyConfiguration) bool { return reflect.DeepEqual(v, before.Volumes[i]) }) {
+		isIt := func(volume coreac.VolumeApplyConfiguration) bool { return reflect.DeepEqual(volume, before.Volumes[i]) }
+		if !slices.ContainsFunc(after.Volumes, isIt) {
 			return fmt.Sprintf("spec.volumes[name: %s] must not be changed: it is the store's; give volumes of your own other names",
 				*before.Volumes[i].Name)
 		}

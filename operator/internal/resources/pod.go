@@ -179,11 +179,22 @@ func Avoided(pod *corev1.Pod) (nodes []string) {
 	if required == nil {
 		return nil
 	}
-	for _, term := range required.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			if field.Key == "metadata.name" && field.Operator == corev1.NodeSelectorOpNotIn {
-				nodes = append(nodes, field.Values...)
-			}
+	for i := range required.NodeSelectorTerms {
+		// Terms are alternatives: what one of them lets in is not avoided.
+		if left := leftOut(&required.NodeSelectorTerms[i]); i == 0 {
+			nodes = left
+		} else {
+			nodes = slices.DeleteFunc(nodes, func(node string) bool { return !slices.Contains(left, node) })
+		}
+	}
+	return nodes
+}
+
+// leftOut are the nodes that a term leaves out by name.
+func leftOut(term *corev1.NodeSelectorTerm) (nodes []string) {
+	for _, field := range term.MatchFields {
+		if field.Key == "metadata.name" && field.Operator == corev1.NodeSelectorOpNotIn {
+			nodes = append(nodes, field.Values...)
 		}
 	}
 	return nodes

@@ -127,8 +127,8 @@ func TestSettingsOfPods(t *testing.T) {
 		t.Errorf("spread by %+v", spreads)
 	}
 	// The coordinator's pods have none of these.
-	if other := pod(t, store, v1alpha1.ComponentCoordinator); other.Labels["team"] != "" || *other.Spec.PriorityClassName != "example-high" ||
-		len(other.Spec.Tolerations) != 1 {
+	other := pod(t, store, v1alpha1.ComponentCoordinator)
+	if other.Labels["team"] != "" || *other.Spec.PriorityClassName != "example-high" || len(other.Spec.Tolerations) != 1 {
 		t.Errorf("the coordinator's pod is %+v", other.Spec)
 	}
 }
@@ -235,53 +235,53 @@ func TestRefusedOverlays(t *testing.T) {
 	container := func(fields string) string { return `{"spec": {"containers": [{"name": "master", ` + fields + `}]}}` }
 	sidecar := func(fields string) string { return `{"spec": {"containers": [{"name": "agent", ` + fields + `}]}}` }
 	const ours = "spec.containers[name: master]"
-	for overlay, want := range map[string]string{
-		`{"metadata": {"labels": {"a": "b"}}}`:                                                      "metadata must not be set there: set spec.masters.pod.metadata.labels",
-		`{"containers": []}`:                                                                        "containers is no field of a pod template",
-		`{"spec": {"contianers": [{"name": "a"}]}}`:                                                 "contianers",
-		`{"spec": {"hostNme": "x"}}`:                                                                `unknown field "hostNme"`,
-		`{"spec": {"priority": "high"}}`:                                                            "it is no patch of a pod",
-		`{"spec": null}`:                                                                            "spec must not be removed",
-		`{"spec": {"hostNetwork": true}}`:                                                           "spec.hostNetwork must not be changed",
-		`{"spec": {"serviceAccountName": "admin"}}`:                                                 "spec.serviceAccountName must not be changed",
-		`{"spec": {"automountServiceAccountToken": true}}`:                                          "spec.automountServiceAccountToken must not be changed",
-		`{"spec": {"nodeName": "a"}}`:                                                               "set spec.masters.pod.affinity",
-		`{"spec": {"nodeSelector": {"a": "b"}}}`:                                                    "set spec.placement.nodeSelector",
-		`{"spec": {"tolerations": []}}`:                                                             "set spec.masters.pod.tolerations",
-		`{"spec": {"affinity": null}}`:                                                              "set spec.masters.pod.affinity",
-		`{"spec": {"schedulerName": "x"}}`:                                                          "set spec.masters.pod.schedulerName",
-		`{"spec": {"imagePullSecrets": [{"name": "x"}]}}`:                                           "set spec.imagePullSecrets",
-		`{"spec": {"restartPolicy": "Never"}}`:                                                      "spec.restartPolicy",
-		`{"spec": {"terminationGracePeriodSeconds": 1}}`:                                            "spec.terminationGracePeriodSeconds",
-		`{"spec": {"resources": {"limits": {"cpu": "1"}}}}`:                                         "set spec.masters.memory, cores or resources",
-		`{"spec": {"containers": [{"$patch": "delete", "name": "master"}]}}`:                        ours + " must not be removed",
-		`{"spec": {"$patch": "replace", "containers": [{"name": "a"}]}}`:                            "must not be",
-		`{"spec": {"volumes": [{"name": "data", "$patch": "delete"}]}}`:                             "spec.volumes[name: data] must not be changed",
-		`{"spec": {"volumes": [{"name": "data", "hostPath": {"path": "/"}}]}}`:                      "spec.volumes[name: data] must not be changed",
-		container(`"image": "other"`):                                                               ours + ".image must not be changed: set spec.image",
-		container(`"command": ["sh"]`):                                                              ours + ".command",
-		container(`"args": ["--cores", "9"]`):                                                       ours + ".args",
-		container(`"ports": [{"containerPort": 1}]`):                                                ours + ".ports",
-		container(`"resources": {"limits": {"memory": "9Gi"}}`):                                     "set spec.masters.memory, cores or resources",
-		container(`"livenessProbe": null`):                                                          ours + ".livenessProbe",
-		container(`"readinessProbe": {"periodSeconds": 60}`):                                        ours + ".readinessProbe",
-		container(`"envFrom": [{"secretRef": {"name": "a"}}]`):                                      ours + ".envFrom",
-		container(`"env": [{"name": "RCBOX_INSTANCE", "value": "x"}]`):                              ours + ".env[name: RCBOX_INSTANCE] must not be changed",
-		container(`"env": [{"name": "RCBOX_OTHER", "value": "x"}]`):                                 ours + ".env[name: RCBOX_OTHER] must not be added",
-		container(`"volumeMounts": [{"name": "x", "mountPath": "/var/lib/rcbox"}]`):                 ours + ".volumeMounts[mountPath: /var/lib/rcbox]",
-		container(`"volumeMounts": [{"name": "x", "mountPath": "/var/lib/rcbox/../rcbox/frames"}]`): "must not be changed or hidden",
-		container(`"volumeMounts": [{"$patch": "delete", "mountPath": "/var/lib/rcbox"}]`):          "must not be removed",
-		sidecar(`"ports": [{"containerPort": 12400}]`):                                              "the store's port 12400 (http)",
-		sidecar(`"ports": [{"name": "http", "containerPort": 80}]`):                                 "use another one",
-		sidecar(`"volumeMounts": [{"name": "data", "mountPath": "/d"}]`):                            "must be readOnly",
-		`{"spec": {"hostname": "` + strings.Repeat("a", 20_000) + `"}}`:                             "at most 16384 are possible",
+	for _, test := range []struct{ overlay, want string }{
+		{`{"metadata": {"labels": {"a": "b"}}}`, "metadata must not be set there: set spec.masters.pod.metadata.labels"},
+		{`{"containers": []}`, "containers is no field of a pod template"},
+		{`{"spec": {"sidecars": [{"name": "a"}]}}`, "sidecars"},
+		{`{"spec": {"hostNme": "x"}}`, `unknown field "hostNme"`},
+		{`{"spec": {"priority": "high"}}`, "it is no patch of a pod"},
+		{`{"spec": null}`, "spec must not be removed"},
+		{`{"spec": {"hostNetwork": true}}`, "spec.hostNetwork must not be changed"},
+		{`{"spec": {"serviceAccountName": "admin"}}`, "spec.serviceAccountName must not be changed"},
+		{`{"spec": {"automountServiceAccountToken": true}}`, "spec.automountServiceAccountToken must not be changed"},
+		{`{"spec": {"nodeName": "a"}}`, "set spec.masters.pod.affinity"},
+		{`{"spec": {"nodeSelector": {"a": "b"}}}`, "set spec.placement.nodeSelector"},
+		{`{"spec": {"tolerations": []}}`, "set spec.masters.pod.tolerations"},
+		{`{"spec": {"affinity": null}}`, "set spec.masters.pod.affinity"},
+		{`{"spec": {"schedulerName": "x"}}`, "set spec.masters.pod.schedulerName"},
+		{`{"spec": {"imagePullSecrets": [{"name": "x"}]}}`, "set spec.imagePullSecrets"},
+		{`{"spec": {"restartPolicy": "Never"}}`, "spec.restartPolicy"},
+		{`{"spec": {"terminationGracePeriodSeconds": 1}}`, "spec.terminationGracePeriodSeconds"},
+		{`{"spec": {"resources": {"limits": {"cpu": "1"}}}}`, "set spec.masters.memory, cores or resources"},
+		{`{"spec": {"containers": [{"$patch": "delete", "name": "master"}]}}`, ours + " must not be removed"},
+		{`{"spec": {"$patch": "replace", "containers": [{"name": "a"}]}}`, "must not be"},
+		{`{"spec": {"volumes": [{"name": "data", "$patch": "delete"}]}}`, "spec.volumes[name: data] must not be changed"},
+		{`{"spec": {"volumes": [{"name": "data", "hostPath": {"path": "/"}}]}}`, "spec.volumes[name: data] must not be changed"},
+		{container(`"image": "other"`), ours + ".image must not be changed: set spec.image"},
+		{container(`"command": ["sh"]`), ours + ".command"},
+		{container(`"args": ["--cores", "9"]`), ours + ".args"},
+		{container(`"ports": [{"containerPort": 1}]`), ours + ".ports"},
+		{container(`"resources": {"limits": {"memory": "9Gi"}}`), "set spec.masters.memory, cores or resources"},
+		{container(`"livenessProbe": null`), ours + ".livenessProbe"},
+		{container(`"readinessProbe": {"periodSeconds": 60}`), ours + ".readinessProbe"},
+		{container(`"envFrom": [{"secretRef": {"name": "a"}}]`), ours + ".envFrom"},
+		{container(`"env": [{"name": "RCBOX_INSTANCE", "value": "x"}]`), ours + ".env[name: RCBOX_INSTANCE] must not be changed"},
+		{container(`"env": [{"name": "RCBOX_OTHER", "value": "x"}]`), ours + ".env[name: RCBOX_OTHER] must not be added"},
+		{container(`"volumeMounts": [{"name": "x", "mountPath": "/var/lib/rcbox"}]`), ours + ".volumeMounts[mountPath: /var/lib/rcbox]"},
+		{container(`"volumeMounts": [{"name": "x", "mountPath": "/var/lib/rcbox/../rcbox/frames"}]`), "must not be changed or hidden"},
+		{container(`"volumeMounts": [{"$patch": "delete", "mountPath": "/var/lib/rcbox"}]`), "must not be removed"},
+		{sidecar(`"ports": [{"containerPort": 12400}]`), "the store's port 12400 (http)"},
+		{sidecar(`"ports": [{"name": "http", "containerPort": 80}]`), "use another one"},
+		{sidecar(`"volumeMounts": [{"name": "data", "mountPath": "/d"}]`), "must be readOnly"},
+		{`{"spec": {"hostname": "` + strings.Repeat("a", 20_000) + `"}}`, "at most 16384 are possible"},
 	} {
-		_, refused := overlaid(t, placedStore(), overlay)
-		if !strings.Contains(refused, want) || !strings.HasPrefix(refused, "spec.masters.pod.overlay: ") {
-			t.Errorf("%.100s: refused with %q, not %q", overlay, refused, want)
+		_, refused := overlaid(t, placedStore(), test.overlay)
+		if !strings.Contains(refused, test.want) || !strings.HasPrefix(refused, "spec.masters.pod.overlay: ") {
+			t.Errorf("%.100s: refused with %q, not %q", test.overlay, refused, test.want)
 		}
 		if len(refused)+len(". Until then nothing of the Store is made or changed") > 300 {
-			t.Errorf("%.100s: %d bytes are too much for a condition: %s", overlay, len(refused), refused)
+			t.Errorf("%.100s: %d bytes are too much for a condition: %s", test.overlay, len(refused), refused)
 		}
 	}
 }
@@ -308,5 +308,27 @@ func TestSidecarsOfGuaranteedPods(t *testing.T) {
 	}
 	if _, refused := overlaid(t, placedStore(), with(`{}`)); refused != "" {
 		t.Errorf("with Shared: %q", refused)
+	}
+}
+
+// A node counts as avoided only if every alternative leaves it out.
+func TestAvoidedAmongAlternatives(t *testing.T) {
+	term := func(nodes ...string) corev1.NodeSelectorTerm {
+		var term corev1.NodeSelectorTerm
+		for _, node := range nodes {
+			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
+				Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
+			})
+		}
+		return term
+	}
+	pod := &corev1.Pod{}
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{term("mine", "isolated"), term("isolated")},
+		},
+	}}
+	if avoided := resources.Avoided(pod); !slices.Equal(avoided, []string{"isolated"}) {
+		t.Errorf("avoided are %v", avoided)
 	}
 }

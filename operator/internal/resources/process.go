@@ -9,8 +9,8 @@ import (
 // perfContainerName is that of the container of a ClusterPerf's pods.
 const perfContainerName = "clusterperf"
 
-// ContainerName is the name of the container in which a pod has the store's process; empty for a pod that is none of the operator's. Overlays
-// and webhooks add others, before it and after it.
+// ContainerName is the name of the container in which a pod has the store's process; empty for a pod that is none of the operator's.
+// Overlays and webhooks add others, before it and after it.
 func ContainerName(pod *corev1.Pod) string {
 	switch component := pod.Labels[v1alpha1.LabelComponent]; component {
 	case v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster:

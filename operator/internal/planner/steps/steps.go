@@ -530,51 +530,11 @@ func (s UndrainMember) row() Row {
 // Do implements Step.
 func (s UndrainMember) Do(ctx context.Context, by Executor) error { return by.UndrainMember(ctx, s) }
 
-// IsolateNode makes a StoreOperation by which a node gets no more pods of the Store.
-type IsolateNode struct {
-	Node   string
-	Member string
-	Why    string
-}
-
-func (s IsolateNode) row() Row {
-	return Row{
-		Text:  fmt.Sprintf("isolate node %s: %s", s.Node, s.Why),
-		Event: "NodeIsolated", Object: Object{"Node", s.Node}, Look: Everything,
-	}
-}
-
 // Do implements Step.
 func (s IsolateNode) Do(ctx context.Context, by Executor) error { return by.IsolateNode(ctx, s) }
 
-// FenceNode has a node be fenced that is lost.
-type FenceNode struct {
-	Fence v1alpha1.FenceStatus
-	Why   string
-}
-
-func (s FenceNode) row() Row {
-	return Row{
-		Text:  fmt.Sprintf("fence node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why),
-		Event: "NodeFenced", Object: Object{"Node", s.Fence.Node}, Look: Everything,
-	}
-}
-
 // Do implements Step.
 func (s FenceNode) Do(ctx context.Context, by Executor) error { return by.FenceNode(ctx, s) }
-
-// UnfenceNode takes that back.
-type UnfenceNode struct {
-	Fence v1alpha1.FenceStatus
-	Why   string
-}
-
-func (s UnfenceNode) row() Row {
-	return Row{
-		Text:  fmt.Sprintf("release node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why),
-		Event: "NodeReleased", Object: Object{"Node", s.Fence.Node},
-	}
-}
 
 // Do implements Step.
 func (s UnfenceNode) Do(ctx context.Context, by Executor) error { return by.UnfenceNode(ctx, s) }
@@ -596,3 +556,6 @@ func (s DropOrders) Do(ctx context.Context, by Executor) error { return by.DropO
 func (s FinalizeUpgrade) Do(ctx context.Context, by Executor) error {
 	return by.FinalizeUpgrade(ctx, s)
 }
+
+// Do implements Step.
+func (s TryPod) Do(ctx context.Context, by Executor) error { return by.TryPod(ctx, s) }

@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 
@@ -30,6 +29,3 @@ func (s TryPod) row() Row {
 		Object: Object{"Pod", s.Member},
 	}
 }
-
-// Do implements Step.
-func (s TryPod) Do(ctx context.Context, by Executor) error { return by.TryPod(ctx, s) }

@@ -121,7 +121,7 @@ func (s *Snapshot) laterAdvice() []Advice {
 			"Every process reads a newer format. When you will not go back to the older version", s.with("finalize", s.Store.Name, "--yes"),
 		})
 	case v1alpha1.ReasonNameTaken, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonApplyFailed, v1alpha1.ReasonScaleInBlocked,
-		v1alpha1.ReasonStateFixed:
+		v1alpha1.ReasonStateFixed, v1alpha1.ReasonPodRefused:
 		list = append(list, Advice{"The operator cannot go on: " + progressing.Message, ""})
 	}
 	return list

@@ -137,7 +137,7 @@ func (e *Evidence) sidecarNotReady(sidecar *corev1.ContainerStatus) Finding {
 	}
 	return Finding{
 		Sentence: sentence + ".",
-		Details:  []string{"An overlay (masters.pod.overlay, coordinator.pod.overlay) or a webhook of the cluster has added that container."},
+		Details:  []string{"An overlay (masters.pod.overlay, coordinator.pod.overlay) or a webhook has added that container."},
 		Commands: []string{e.kubectl("logs " + e.Pod.Name + " -c " + sidecar.Name)},
 	}
 }

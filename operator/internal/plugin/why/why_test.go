@@ -37,7 +37,8 @@ func evidence() *why.Evidence {
 			Phase:      corev1.PodRunning,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses: []corev1.ContainerStatus{{
-				Name: v1alpha1.ComponentMaster, Image: "rcbox/store:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				Name: v1alpha1.ComponentMaster, Image: "rcbox/store:1",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			}},
 		},
 	}
@@ -370,5 +371,26 @@ func TestExplainPorts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A pod whose process is ready, and whose sidecar is not, is not said to wait for the coordinator.
+func TestSidecars(t *testing.T) {
+	e := evidence()
+	e.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	e.Pod.Status.ContainerStatuses[0].Ready = true
+	agent := corev1.ContainerStatus{
+		Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+	}
+	e.Pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{agent}, e.Pod.Status.ContainerStatuses...)
+	got := why.Explain(e).Text(styleless)
+	for _, want := range []string{"The process of pod box-master-0-bcdfg is ready, and its container agent is not: ImagePullBackOff", "-c agent"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it says %q, and not %q", got, want)
+		}
+	}
+	e.Pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	if got := why.Explain(e).Text(styleless); strings.Contains(got, "agent") {
+		t.Errorf("the process does not run, and it says %q", got)
 	}
 }
