@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,5 +100,43 @@ func TestTrialBook(t *testing.T) {
 	book.forget(client.ObjectKeyFromObject(store))
 	if len(book.of(other)) > 0 {
 		t.Error("it is not forgotten")
+	}
+}
+
+// A Store from before there were settings of pods: its pods say what they were made from in the words of that version, and stay.
+func TestStoresFromBeforePodSettingsAreCarriedOver(t *testing.T) {
+	h := settledWithCopies(t)
+	before := map[string]*corev1.Pod{}
+	for member, pod := range h.pods() {
+		pod.Annotations[v1alpha1.AnnotationMadeFrom] = `{"image":"store:1","memory":"1Gi","cores":1,` +
+			`"failureDomain":"kubernetes.io/hostname","replication":{"factor":1,"min":1,"durability":"Buffered","storage":"Volume",` +
+			`"storageSize":"4Gi"}}`
+		if pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentCoordinator {
+			pod.Annotations[v1alpha1.AnnotationMadeFrom] = `{"image":"store:1","state":"Volume"}`
+		}
+		if err := h.client.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		before[member] = pod
+	}
+	for range 5 {
+		h.mustVisit()
+		h.now = h.now.Add(time.Minute)
+	}
+	for member, pod := range h.pods() {
+		if before[member] == nil || before[member].Name != pod.Name {
+			t.Errorf("%s has another pod, %s", member, pod.Name)
+		}
+	}
+	if turn := h.store().Status.Turn; turn != nil || len(h.pods()) != len(before) {
+		t.Errorf("on record as the next one to end is %+v; pods: %d", turn, len(h.pods()))
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+	// And a setting that is new restarts them, one after the other.
+	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Pod.SchedulerName = "other" })
+	h.mustVisit()
+	turn := h.store().Status.Turn
+	if turn == nil || turn.Member != "box-master-0" || !strings.Contains(turn.Why, "pod.schedulerName: none -> other") {
+		t.Errorf("on record as the next one to end is %+v", turn)
 	}
 }

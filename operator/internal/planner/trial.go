@@ -39,7 +39,8 @@ func (p *planning) admissionOf(view *MemberView) admission {
 	switch {
 	case isKnown && trial.Refused != "":
 		verdict = refused
-		p.plan.PodRefused = view.Name + " keeps its pod, because the API server refuses the next one: " + trial.Refused
+		p.plan.PodRefused = view.Name + " keeps its pod, because the API server refuses the next one; it says: " + trial.Refused +
+			"; correct that, or revert the spec"
 	case isKnown && age < trialValid:
 		return admitted
 	}
