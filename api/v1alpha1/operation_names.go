@@ -23,6 +23,7 @@ const (
 	ReasonOperationStoreIsNew = "StoreIsNewer"
 	ReasonOperationInForce    = "InForce"
 	ReasonOperationNoMember   = "NoSuchMember"
+	ReasonOperationNoTable    = "NoSuchTable"
 	ReasonOperationTooMany    = "TooManyIsolated"
 	ReasonDrillTooSlow        = "TooSlow"
 	ReasonDrillUnfinished     = "Unfinished"

@@ -10,7 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.storeRef.name`,description="The Store that the operation is about"
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`,description="What is to happen"
-// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.status.target`,description="The member or node that the operation is about"
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.status.target`,description="The member, node, format or table that the operation is about"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="How far the operation is"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].message`,description="What the operation waits for, or how it ended"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -41,7 +41,7 @@ type StoreOperationList struct {
 
 // OperationType says what is to happen. The rights to create StoreOperations name the types in lower case: docs/store-operations.md.
 //
-// +kubebuilder:validation:Enum=Drill;Drain;Isolate;Restart;Finalize
+// +kubebuilder:validation:Enum=Drill;Drain;Isolate;Restart;Finalize;Split
 type OperationType string
 
 const (
@@ -55,11 +55,13 @@ const (
 	OperationRestart OperationType = "Restart"
 	// OperationFinalize puts a newer format in force, for ever.
 	OperationFinalize OperationType = "Finalize"
+	// OperationSplit sees to it that a table has boundaries between tablets at even distances, for ever.
+	OperationSplit OperationType = "Split"
 )
 
 // OperationTypes are all that there are.
 func OperationTypes() []OperationType {
-	return []OperationType{OperationDrill, OperationDrain, OperationIsolate, OperationRestart, OperationFinalize}
+	return []OperationType{OperationDrill, OperationDrain, OperationIsolate, OperationRestart, OperationFinalize, OperationSplit}
 }
 
 // StoreOperationSpec is the order: a type, and the parameters of this type under its name.
@@ -69,6 +71,7 @@ func OperationTypes() []OperationType {
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Isolate') == has(self.isolate)",message="type Isolate needs spec.isolate, which is for this type only"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Restart' || !has(self.restart)",message="spec.restart is for type Restart only"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Finalize') == has(self.finalize)",message="type Finalize needs spec.finalize, which is for this type only"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Split') == has(self.split)",message="type Split needs spec.split, which is for this type only"
 type StoreOperationSpec struct {
 	// The Store, in the same namespace.
 	//
@@ -104,6 +107,28 @@ type StoreOperationSpec struct {
 	//
 	// +optional
 	Finalize *FinalizeOperation `json:"finalize,omitempty"`
+
+	// Parameters of a split.
+	//
+	// +optional
+	Split *SplitOperation `json:"split,omitempty"`
+}
+
+// SplitOperation has the parameters of a split.
+type SplitOperation struct {
+	// The table's name.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Table string `json:"table"`
+	// In how many parts of equal width of its key hashes the table is to lie, at least. Afterwards there is a boundary between tablets at
+	// each of these distances, until the table is dropped; boundaries that it has besides stay.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=4096
+	Parts int32 `json:"parts"`
 }
 
 // RestartOperation has the parameters of a rolling restart.
@@ -208,7 +233,7 @@ type StoreOperationStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The member or node that the operation is about, once that is settled.
+	// The member, node, format or table that the operation is about, once that is settled.
 	//
 	// +optional
 	Target string `json:"target,omitempty"`
@@ -227,6 +252,25 @@ type StoreOperationStatus struct {
 	//
 	// +optional
 	Drill *DrillResult `json:"drill,omitempty"`
+
+	// What a split has made of the table.
+	//
+	// +optional
+	Split *SplitResult `json:"split,omitempty"`
+}
+
+// SplitResult is what a split has made of a table.
+type SplitResult struct {
+	// Tablets of the whole table when it was split; more than the parts if it had other boundaries, too.
+	Tablets int64 `json:"tablets"`
+	// Boundaries that were made; 0: the table was split so already.
+	//
+	// +optional
+	BoundariesMade int64 `json:"boundariesMade,omitempty"`
+	// Boundaries that the store had made for itself, and would have removed some time: they stay now.
+	//
+	// +optional
+	BoundariesKept int64 `json:"boundariesKept,omitempty"`
 }
 
 // DrillResult is what a drill measured.

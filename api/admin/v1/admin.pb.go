@@ -4218,6 +4218,177 @@ func (x *MigrateTabletResponse) GetMigration() *Migration {
 	return nil
 }
 
+type SplitTableRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Table:
+	//
+	//	*SplitTableRequest_TableId
+	//	*SplitTableRequest_TableName
+	Table isSplitTableRequest_Table `protobuf_oneof:"table"`
+	// Of equal width; 2 to 4096.
+	Parts uint32 `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,4,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SplitTableRequest) Reset() {
+	*x = SplitTableRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitTableRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitTableRequest) ProtoMessage() {}
+
+func (x *SplitTableRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitTableRequest.ProtoReflect.Descriptor instead.
+func (*SplitTableRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SplitTableRequest) GetTable() isSplitTableRequest_Table {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *SplitTableRequest) GetTableId() uint64 {
+	if x != nil {
+		if x, ok := x.Table.(*SplitTableRequest_TableId); ok {
+			return x.TableId
+		}
+	}
+	return 0
+}
+
+func (x *SplitTableRequest) GetTableName() string {
+	if x != nil {
+		if x, ok := x.Table.(*SplitTableRequest_TableName); ok {
+			return x.TableName
+		}
+	}
+	return ""
+}
+
+func (x *SplitTableRequest) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *SplitTableRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type isSplitTableRequest_Table interface {
+	isSplitTableRequest_Table()
+}
+
+type SplitTableRequest_TableId struct {
+	TableId uint64 `protobuf:"varint,1,opt,name=table_id,json=tableId,proto3,oneof"`
+}
+
+type SplitTableRequest_TableName struct {
+	TableName string `protobuf:"bytes,2,opt,name=table_name,json=tableName,proto3,oneof"`
+}
+
+func (*SplitTableRequest_TableId) isSplitTableRequest_Table() {}
+
+func (*SplitTableRequest_TableName) isSplitTableRequest_Table() {}
+
+type SplitTableResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	TableId uint64                 `protobuf:"varint,1,opt,name=table_id,json=tableId,proto3" json:"table_id,omitempty"`
+	// Of the whole table now; more than the parts if it had other boundaries, too.
+	Tablets uint32 `protobuf:"varint,2,opt,name=tablets,proto3" json:"tablets,omitempty"`
+	// Boundaries that were made; 0: the table was split so already.
+	BoundariesMade uint32 `protobuf:"varint,3,opt,name=boundaries_made,json=boundariesMade,proto3" json:"boundaries_made,omitempty"`
+	// Boundaries that the coordinator had made for itself, and would have removed some time: they stay now.
+	BoundariesKept uint32 `protobuf:"varint,4,opt,name=boundaries_kept,json=boundariesKept,proto3" json:"boundaries_kept,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SplitTableResponse) Reset() {
+	*x = SplitTableResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitTableResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitTableResponse) ProtoMessage() {}
+
+func (x *SplitTableResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitTableResponse.ProtoReflect.Descriptor instead.
+func (*SplitTableResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SplitTableResponse) GetTableId() uint64 {
+	if x != nil {
+		return x.TableId
+	}
+	return 0
+}
+
+func (x *SplitTableResponse) GetTablets() uint32 {
+	if x != nil {
+		return x.Tablets
+	}
+	return 0
+}
+
+func (x *SplitTableResponse) GetBoundariesMade() uint32 {
+	if x != nil {
+		return x.BoundariesMade
+	}
+	return 0
+}
+
+func (x *SplitTableResponse) GetBoundariesKept() uint32 {
+	if x != nil {
+		return x.BoundariesKept
+	}
+	return 0
+}
+
 type GiveUpMigrationRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	MigrationId uint64                 `protobuf:"varint,1,opt,name=migration_id,json=migrationId,proto3" json:"migration_id,omitempty"`
@@ -4229,7 +4400,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4412,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4425,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -4279,7 +4450,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4462,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4475,7 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 type GiveUpVolumesRequest struct {
@@ -4319,7 +4490,7 @@ type GiveUpVolumesRequest struct {
 
 func (x *GiveUpVolumesRequest) Reset() {
 	*x = GiveUpVolumesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4502,7 @@ func (x *GiveUpVolumesRequest) String() string {
 func (*GiveUpVolumesRequest) ProtoMessage() {}
 
 func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4515,7 @@ func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GiveUpVolumesRequest) GetMembers() []string {
@@ -4369,7 +4540,7 @@ type GiveUpVolumesResponse struct {
 
 func (x *GiveUpVolumesResponse) Reset() {
 	*x = GiveUpVolumesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4552,7 @@ func (x *GiveUpVolumesResponse) String() string {
 func (*GiveUpVolumesResponse) ProtoMessage() {}
 
 func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4565,7 @@ func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 type GetTimeTraceRequest struct {
@@ -4411,7 +4582,7 @@ type GetTimeTraceRequest struct {
 
 func (x *GetTimeTraceRequest) Reset() {
 	*x = GetTimeTraceRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4594,7 @@ func (x *GetTimeTraceRequest) String() string {
 func (*GetTimeTraceRequest) ProtoMessage() {}
 
 func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4607,7 @@ func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceRequest.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetTimeTraceRequest) GetMember() string {
@@ -4472,7 +4643,7 @@ type GetTimeTraceResponse struct {
 
 func (x *GetTimeTraceResponse) Reset() {
 	*x = GetTimeTraceResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4655,7 @@ func (x *GetTimeTraceResponse) String() string {
 func (*GetTimeTraceResponse) ProtoMessage() {}
 
 func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4668,7 @@ func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceResponse.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetTimeTraceResponse) GetShards() []*ShardTrace {
@@ -4531,7 +4702,7 @@ type ShardTrace struct {
 
 func (x *ShardTrace) Reset() {
 	*x = ShardTrace{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4714,7 @@ func (x *ShardTrace) String() string {
 func (*ShardTrace) ProtoMessage() {}
 
 func (x *ShardTrace) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4727,7 @@ func (x *ShardTrace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardTrace.ProtoReflect.Descriptor instead.
 func (*ShardTrace) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ShardTrace) GetMember() string {
@@ -4618,7 +4789,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4801,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4814,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TraceEvent) GetTimeNs() uint64 {
@@ -5029,7 +5200,19 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x05tableB\b\n" +
 	"\x06target\"P\n" +
 	"\x15MigrateTabletResponse\x127\n" +
-	"\tmigration\x18\x01 \x01(\v2\x19.rcbox.admin.v1.MigrationR\tmigration\"k\n" +
+	"\tmigration\x18\x01 \x01(\v2\x19.rcbox.admin.v1.MigrationR\tmigration\"\xa0\x01\n" +
+	"\x11SplitTableRequest\x12\x1b\n" +
+	"\btable_id\x18\x01 \x01(\x04H\x00R\atableId\x12\x1f\n" +
+	"\n" +
+	"table_name\x18\x02 \x01(\tH\x00R\ttableName\x12\x14\n" +
+	"\x05parts\x18\x03 \x01(\rR\x05parts\x12.\n" +
+	"\x13expected_cluster_id\x18\x04 \x01(\x06R\x11expectedClusterIdB\a\n" +
+	"\x05table\"\x9b\x01\n" +
+	"\x12SplitTableResponse\x12\x19\n" +
+	"\btable_id\x18\x01 \x01(\x04R\atableId\x12\x18\n" +
+	"\atablets\x18\x02 \x01(\rR\atablets\x12'\n" +
+	"\x0fboundaries_made\x18\x03 \x01(\rR\x0eboundariesMade\x12'\n" +
+	"\x0fboundaries_kept\x18\x04 \x01(\rR\x0eboundariesKept\"k\n" +
 	"\x16GiveUpMigrationRequest\x12!\n" +
 	"\fmigration_id\x18\x01 \x01(\x04R\vmigrationId\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x19\n" +
@@ -5100,7 +5283,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xa4\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xf9\n" +
 	"\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12m\n" +
@@ -5112,7 +5295,9 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponse\x12b\n" +
 	"\x0fFinalizeUpgrade\x12&.rcbox.admin.v1.FinalizeUpgradeRequest\x1a'.rcbox.admin.v1.FinalizeUpgradeResponse\x12V\n" +
 	"\vSetSettings\x12\".rcbox.admin.v1.SetSettingsRequest\x1a#.rcbox.admin.v1.SetSettingsResponse\x12\\\n" +
-	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponse\x12V\n" +
+	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponse\x12S\n" +
+	"\n" +
+	"SplitTable\x12!.rcbox.admin.v1.SplitTableRequest\x1a\".rcbox.admin.v1.SplitTableResponse\x12V\n" +
 	"\vDrainMember\x12\".rcbox.admin.v1.DrainMemberRequest\x1a#.rcbox.admin.v1.DrainMemberResponse\x12\\\n" +
 	"\rUndrainMember\x12$.rcbox.admin.v1.UndrainMemberRequest\x1a%.rcbox.admin.v1.UndrainMemberResponse\x12b\n" +
 	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponse\x12\\\n" +
@@ -5134,7 +5319,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(LogLevel)(0),                      // 0: rcbox.admin.v1.LogLevel
 	(DurabilityMode)(0),                // 1: rcbox.admin.v1.DurabilityMode
@@ -5191,14 +5376,16 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(*SetSettingsResponse)(nil),        // 52: rcbox.admin.v1.SetSettingsResponse
 	(*MigrateTabletRequest)(nil),       // 53: rcbox.admin.v1.MigrateTabletRequest
 	(*MigrateTabletResponse)(nil),      // 54: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),     // 55: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),    // 56: rcbox.admin.v1.GiveUpMigrationResponse
-	(*GiveUpVolumesRequest)(nil),       // 57: rcbox.admin.v1.GiveUpVolumesRequest
-	(*GiveUpVolumesResponse)(nil),      // 58: rcbox.admin.v1.GiveUpVolumesResponse
-	(*GetTimeTraceRequest)(nil),        // 59: rcbox.admin.v1.GetTimeTraceRequest
-	(*GetTimeTraceResponse)(nil),       // 60: rcbox.admin.v1.GetTimeTraceResponse
-	(*ShardTrace)(nil),                 // 61: rcbox.admin.v1.ShardTrace
-	(*TraceEvent)(nil),                 // 62: rcbox.admin.v1.TraceEvent
+	(*SplitTableRequest)(nil),          // 55: rcbox.admin.v1.SplitTableRequest
+	(*SplitTableResponse)(nil),         // 56: rcbox.admin.v1.SplitTableResponse
+	(*GiveUpMigrationRequest)(nil),     // 57: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),    // 58: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),       // 59: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),      // 60: rcbox.admin.v1.GiveUpVolumesResponse
+	(*GetTimeTraceRequest)(nil),        // 61: rcbox.admin.v1.GetTimeTraceRequest
+	(*GetTimeTraceResponse)(nil),       // 62: rcbox.admin.v1.GetTimeTraceResponse
+	(*ShardTrace)(nil),                 // 63: rcbox.admin.v1.ShardTrace
+	(*TraceEvent)(nil),                 // 64: rcbox.admin.v1.TraceEvent
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	19, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
@@ -5239,8 +5426,8 @@ var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	51, // 35: rcbox.admin.v1.SetSettingsRequest.fewer_copies:type_name -> rcbox.admin.v1.FewerCopies
 	11, // 36: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
 	29, // 37: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	61, // 38: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
-	62, // 39: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
+	63, // 38: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
+	64, // 39: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
 	9,  // 40: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
 	7,  // 41: rcbox.admin.v1.Admin.WatchClusterStatus:input_type -> rcbox.admin.v1.WatchClusterStatusRequest
 	35, // 42: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
@@ -5249,28 +5436,30 @@ var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	47, // 45: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
 	49, // 46: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
 	53, // 47: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	41, // 48: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	43, // 49: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	55, // 50: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	57, // 51: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
-	59, // 52: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
-	33, // 53: rcbox.admin.v1.Admin.ListEvents:input_type -> rcbox.admin.v1.ListEventsRequest
-	10, // 54: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	8,  // 55: rcbox.admin.v1.Admin.WatchClusterStatus:output_type -> rcbox.admin.v1.WatchClusterStatusResponse
-	36, // 56: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	40, // 57: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	46, // 58: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	48, // 59: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	52, // 60: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
-	54, // 61: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	42, // 62: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	44, // 63: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	56, // 64: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	58, // 65: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
-	60, // 66: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
-	34, // 67: rcbox.admin.v1.Admin.ListEvents:output_type -> rcbox.admin.v1.ListEventsResponse
-	54, // [54:68] is the sub-list for method output_type
-	40, // [40:54] is the sub-list for method input_type
+	55, // 48: rcbox.admin.v1.Admin.SplitTable:input_type -> rcbox.admin.v1.SplitTableRequest
+	41, // 49: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	43, // 50: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	57, // 51: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	59, // 52: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	61, // 53: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
+	33, // 54: rcbox.admin.v1.Admin.ListEvents:input_type -> rcbox.admin.v1.ListEventsRequest
+	10, // 55: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	8,  // 56: rcbox.admin.v1.Admin.WatchClusterStatus:output_type -> rcbox.admin.v1.WatchClusterStatusResponse
+	36, // 57: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	40, // 58: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	46, // 59: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	48, // 60: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	52, // 61: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
+	54, // 62: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	56, // 63: rcbox.admin.v1.Admin.SplitTable:output_type -> rcbox.admin.v1.SplitTableResponse
+	42, // 64: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	44, // 65: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	58, // 66: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	60, // 67: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	62, // 68: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
+	34, // 69: rcbox.admin.v1.Admin.ListEvents:output_type -> rcbox.admin.v1.ListEventsResponse
+	55, // [55:70] is the sub-list for method output_type
+	40, // [40:55] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
 	40, // [40:40] is the sub-list for extension extendee
 	0,  // [0:40] is the sub-list for field type_name
@@ -5291,14 +5480,18 @@ func file_api_admin_v1_admin_proto_init() {
 		(*MigrateTabletRequest_ServerId)(nil),
 		(*MigrateTabletRequest_Member)(nil),
 	}
-	file_api_admin_v1_admin_proto_msgTypes[52].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[48].OneofWrappers = []any{
+		(*SplitTableRequest_TableId)(nil),
+		(*SplitTableRequest_TableName)(nil),
+	}
+	file_api_admin_v1_admin_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   56,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	Admin_FinalizeUpgrade_FullMethodName    = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
 	Admin_SetSettings_FullMethodName        = "/rcbox.admin.v1.Admin/SetSettings"
 	Admin_MigrateTablet_FullMethodName      = "/rcbox.admin.v1.Admin/MigrateTablet"
+	Admin_SplitTable_FullMethodName         = "/rcbox.admin.v1.Admin/SplitTable"
 	Admin_DrainMember_FullMethodName        = "/rcbox.admin.v1.Admin/DrainMember"
 	Admin_UndrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/UndrainMember"
 	Admin_GiveUpMigration_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpMigration"
@@ -83,6 +84,14 @@ type AdminClient interface {
 	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
 	// coordinator leads.
 	MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error)
+	// Sees to it that a table has a boundary between tablets at each even distance, so that it lies in at least so many tablets. From its success on these
+	// boundaries are on record, over restarts and other leaders: balancing moves the tablets, and does not join them. Which servers have them is for
+	// balancing to decide. All boundaries are made or none; asked again, it answers that there were none to make. A migration of a tablet that is split is
+	// given up, if the coordinator has begun it by itself. NOT_FOUND for a table that is not there; INVALID_ARGUMENT for a number of parts that no table
+	// can have, and OUT_OF_RANGE where a limit of the table or the store stands against it (the message names the limit); FAILED_PRECONDITION while a tablet
+	// that is to be split has no server, or is in a migration that somebody has ordered (the message says what to wait for); ABORTED by another store than
+	// the one meant. Coordinators of older builds answer UNIMPLEMENTED.
+	SplitTable(ctx context.Context, in *SplitTableRequest, opts ...grpc.CallOption) (*SplitTableResponse, error)
 	// A member is to leave the store: from its success on it gets no new tablets and no new copies, and what it has goes to others;
 	// Member.draining shows how far that is. It holds for the processes that the member will have, until it is removed or undrained. Asked
 	// again, it answers how far it is. FAILED_PRECONDITION where it could not end (the message says what to do); NOT_FOUND for a name that is no
@@ -205,6 +214,16 @@ func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletReques
 	return out, nil
 }
 
+func (c *adminClient) SplitTable(ctx context.Context, in *SplitTableRequest, opts ...grpc.CallOption) (*SplitTableResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SplitTableResponse)
+	err := c.cc.Invoke(ctx, Admin_SplitTable_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) DrainMember(ctx context.Context, in *DrainMemberRequest, opts ...grpc.CallOption) (*DrainMemberResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DrainMemberResponse)
@@ -306,6 +325,14 @@ type AdminServer interface {
 	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
 	// coordinator leads.
 	MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error)
+	// Sees to it that a table has a boundary between tablets at each even distance, so that it lies in at least so many tablets. From its success on these
+	// boundaries are on record, over restarts and other leaders: balancing moves the tablets, and does not join them. Which servers have them is for
+	// balancing to decide. All boundaries are made or none; asked again, it answers that there were none to make. A migration of a tablet that is split is
+	// given up, if the coordinator has begun it by itself. NOT_FOUND for a table that is not there; INVALID_ARGUMENT for a number of parts that no table
+	// can have, and OUT_OF_RANGE where a limit of the table or the store stands against it (the message names the limit); FAILED_PRECONDITION while a tablet
+	// that is to be split has no server, or is in a migration that somebody has ordered (the message says what to wait for); ABORTED by another store than
+	// the one meant. Coordinators of older builds answer UNIMPLEMENTED.
+	SplitTable(context.Context, *SplitTableRequest) (*SplitTableResponse, error)
 	// A member is to leave the store: from its success on it gets no new tablets and no new copies, and what it has goes to others;
 	// Member.draining shows how far that is. It holds for the processes that the member will have, until it is removed or undrained. Asked
 	// again, it answers how far it is. FAILED_PRECONDITION where it could not end (the message says what to do); NOT_FOUND for a name that is no
@@ -362,6 +389,9 @@ func (UnimplementedAdminServer) SetSettings(context.Context, *SetSettingsRequest
 }
 func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
+}
+func (UnimplementedAdminServer) SplitTable(context.Context, *SplitTableRequest) (*SplitTableResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SplitTable not implemented")
 }
 func (UnimplementedAdminServer) DrainMember(context.Context, *DrainMemberRequest) (*DrainMemberResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DrainMember not implemented")
@@ -539,6 +569,24 @@ func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_SplitTable_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SplitTableRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SplitTable(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SplitTable_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SplitTable(ctx, req.(*SplitTableRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_DrainMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DrainMemberRequest)
 	if err := dec(in); err != nil {
@@ -681,6 +729,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MigrateTablet",
 			Handler:    _Admin_MigrateTablet_Handler,
+		},
+		{
+			MethodName: "SplitTable",
+			Handler:    _Admin_SplitTable_Handler,
 		},
 		{
 			MethodName: "DrainMember",

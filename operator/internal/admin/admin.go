@@ -46,6 +46,9 @@ type Client interface {
 	// FinalizeUpgrade puts a format in force for ever. A *RefusedError where some process does not read it. A store other than the one
 	// that Status told of changes nothing.
 	FinalizeUpgrade(ctx context.Context, format int32) error
+	// SplitTable sees to it that a table has boundaries at even distances. A *SplitRefusedError where something stands against it. A store
+	// other than the one that Status told of splits nothing.
+	SplitTable(ctx context.Context, table string, parts int32) (*adminv1.SplitTableResponse, error)
 	// Close ends the connection.
 	Close() error
 }
@@ -61,6 +64,17 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return e.Message }
+
+// SplitRefusedError is the coordinator's refusal to split a table.
+type SplitRefusedError struct {
+	Message string
+	// NoTable: there is none of that name.
+	NoTable bool
+	// ForGood: it would be refused again, whoever waits.
+	ForGood bool
+}
+
+func (e *SplitRefusedError) Error() string { return e.Message }
 
 // Dial is the Dialer for real coordinators. Whoever asks dials anew: there is then no connection to keep in step with pods that
 // come and go, and an answer is surely from the pod that was observed.
@@ -207,6 +221,31 @@ func (c *client) FinalizeUpgrade(ctx context.Context, format int32) error {
 		return &RefusedError{Message: status.Convert(err).Message()}
 	default:
 		return fmt.Errorf("put format %d in force: %w", format, err)
+	}
+}
+
+func (c *client) SplitTable(ctx context.Context, table string, parts int32) (*adminv1.SplitTableResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := c.admin.SplitTable(ctx, &adminv1.SplitTableRequest{
+		Table: &adminv1.SplitTableRequest_TableName{TableName: table}, Parts: uint32(max(parts, 0)), ExpectedClusterId: c.clusterID,
+	})
+	message := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.OK:
+		return response, nil
+	case codes.FailedPrecondition:
+		return nil, &SplitRefusedError{Message: message}
+	case codes.NotFound:
+		return nil, &SplitRefusedError{Message: message, NoTable: true, ForGood: true}
+	case codes.InvalidArgument, codes.OutOfRange:
+		return nil, &SplitRefusedError{Message: message, ForGood: true}
+	case codes.Unimplemented:
+		return nil, &SplitRefusedError{
+			Message: "the coordinator's build is older and splits no tables by order: set spec.image of the Store to a newer version",
+		}
+	default:
+		return nil, fmt.Errorf("split table %q: %w", table, err)
 	}
 }
 

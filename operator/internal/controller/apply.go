@@ -47,8 +47,11 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) 
 			continue
 		}
 		var refused *admin.RefusedError
+		var notSplit *admin.SplitRefusedError
 		var taken *nameTakenError
 		switch {
+		case errors.As(err, &notSplit): // its StoreOperation says so
+			continue
 		case errors.As(err, &refused) && isOrdered(step):
 			if outcome.RefusedOrders == nil {
 				outcome.RefusedOrders = map[string]string{}

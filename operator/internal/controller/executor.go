@@ -140,6 +140,10 @@ func (e executor) FinalizeUpgrade(ctx context.Context, step steps.FinalizeUpgrad
 	return e.v.coordinator.FinalizeUpgrade(ctx, step.Format)
 }
 
+func (e executor) SplitTable(ctx context.Context, step steps.SplitTable) error {
+	return e.r.splitTable(ctx, e.v, step)
+}
+
 func (e executor) IsolateNode(ctx context.Context, step steps.IsolateNode) error {
 	return e.r.isolateNode(ctx, e.v, step)
 }

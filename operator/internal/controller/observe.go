@@ -33,6 +33,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
+	"rcbox.dev/rcbox/operator/internal/status"
 )
 
 // annotationSelectedNode is what the scheduler writes to a claim whose volume is made where its first pod runs.
@@ -61,6 +62,8 @@ type visit struct {
 	fresh bool
 	// ungates are the pods that may be ungated, by a look without the cache; nil before it.
 	ungates map[steps.UngatePod]bool
+	// splits is what came of tables that StoreOperations order to be split, by uid of the StoreOperation.
+	splits map[string]status.Split
 	// namespaceEnds is set once the API server has refused to make something for that.
 	namespaceEnds bool
 	// gone is set once the finalizer was removed.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
@@ -135,4 +137,30 @@ func (r *Reconciler) dropOrders(ctx context.Context, v *visit, step steps.DropOr
 	// The status is written to what there is now.
 	store.Annotations, store.ResourceVersion = changed.Annotations, changed.ResourceVersion
 	return nil
+}
+
+// splitTable keeps what came of the order for its StoreOperation, which says so. A refusal is an error all the same: nothing was split.
+func (r *Reconciler) splitTable(ctx context.Context, v *visit, step steps.SplitTable) error {
+	if v.coordinator == nil {
+		return fmt.Errorf("%s: the coordinator was not reached", steps.Describe(step))
+	}
+	response, err := v.coordinator.SplitTable(ctx, step.Table, step.Parts)
+	var refused *admin.SplitRefusedError
+	var split status.Split
+	switch {
+	case errors.As(err, &refused):
+		split = status.Split{Refused: refused.Message, NoTable: refused.NoTable, ForGood: refused.ForGood}
+	case err != nil:
+		split.Unknown = true
+	default:
+		split.Result = &v1alpha1.SplitResult{
+			Tablets: int64(response.GetTablets()), BoundariesMade: int64(response.GetBoundariesMade()),
+			BoundariesKept: int64(response.GetBoundariesKept()),
+		}
+	}
+	if v.splits == nil {
+		v.splits = map[string]status.Split{}
+	}
+	v.splits[step.Operation] = split
+	return err
 }

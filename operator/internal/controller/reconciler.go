@@ -228,6 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		_, err := r.apply(ctx, visit, planner.MakeForEnd(visit.observed))
 		applyErr = errors.Join(applyErr, err)
 	}
+	outcome.Splits = visit.splits
 	next := status.Compute(visit.observed, plan, outcome)
 	err = r.writeStatus(ctx, visit, next)
 	if err == nil {

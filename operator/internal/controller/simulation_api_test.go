@@ -419,6 +419,7 @@ func (w statusWriter) Update(_ context.Context, object client.Object, _ ...clien
 		}
 		if next, isOperation := object.(*v1alpha1.StoreOperation); isOperation {
 			edit(w.c.simulatedAPI, next.Name, func(operation *v1alpha1.StoreOperation) { operation.Status = *next.Status.DeepCopy() })
+			w.c.s.checkSplit(next)
 			return nil
 		}
 		edit(w.c.simulatedAPI, object.GetName(), func(store *v1alpha1.Store) {

@@ -15,7 +15,7 @@ import (
 // calm: nothing happens any more, and the Store comes to what its spec says; then it is deleted, and goes.
 func (s *simulation) calm() {
 	s.trace("from here on, nothing happens any more")
-	s.faults, s.muteUntil, s.former, s.broken, s.rigid = faults{}, s.now, nil, "", false
+	s.faults, s.muteUntil, s.former, s.broken, s.rigid, s.isCalm = faults{}, s.now, nil, "", false, true
 	for node := range s.dead {
 		s.reviveNode(node)
 	}
@@ -47,6 +47,9 @@ func (s *simulation) calm() {
 	}
 	if differs := s.notAsAsked(); differs != "" {
 		s.violate("the Store is said to be as specified: %s", differs)
+	}
+	if open := s.openSplit(); open != "" {
+		s.violate("%s has not ended", open)
 	}
 	if left := s.leftovers(); left != "" {
 		s.violate("%s", left)

@@ -175,7 +175,12 @@ type coordinatorOf struct {
 	ip string
 }
 
-func (s *simulation) dial(ip string, _ int) (admin.Client, error) { return &coordinatorOf{s, ip}, nil }
+func (s *simulation) dial(ip string, _ int) (admin.Client, error) {
+	if s.planted != nil && s.planted.client != nil {
+		return s.planted.client(&coordinatorOf{s, ip}), nil
+	}
+	return &coordinatorOf{s, ip}, nil
+}
 
 func (c *coordinatorOf) Close() error { return nil }
 

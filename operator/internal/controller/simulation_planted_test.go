@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
@@ -38,6 +39,10 @@ type plantedBug struct {
 	writesLater bool
 	// drops a part of a StoreMember that is made from the status of an earlier operator.
 	drops func(*v1alpha1.StoreMember)
+	// splits: tables are split by order.
+	splits bool
+	// client asks the coordinator in place of the one that there is, if it is set.
+	client func(admin.Client) admin.Client
 	// decides: the spec says nothing of copies, where there are as many as by default.
 	decides bool
 	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
@@ -212,6 +217,25 @@ var plantedBugs = []plantedBug{
 		name: "nobody looks whether the Store is the present one", live: seesCachedStore,
 		faults:   func(f *faults) { f.stale = 0.7 },
 		reported: "is on record", within: 40, seenBy: 41,
+	},
+	{
+		name: "no answer to a split counts as a good one", splits: true,
+		client:   func(c admin.Client) admin.Client { return credulous{c} },
+		reported: "says that it is done", within: 40,
+	},
+	{
+		name: "no answer to a split counts as a refusal for good", splits: true,
+		client:   func(c admin.Client) admin.Client { return impatient{c} },
+		reported: "says that it has failed", within: 40,
+	},
+	{
+		name: "a split is ordered that was withdrawn", splits: true, live: seesCachedOrders,
+		faults:   func(f *faults) { f.stale = 0.7 },
+		reported: "has withdrawn it", within: 40,
+	},
+	{
+		name: "tables are not split", splits: true, plan: without[steps.SplitTable],
+		reported: "has not ended", within: 10,
 	},
 }
 

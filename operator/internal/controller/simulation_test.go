@@ -47,8 +47,10 @@ type simulation struct {
 	refusing                   *rand.Rand
 	refused                    string
 	refusedSince, refusedUntil time.Time
-	now                        time.Time
-	api                        *simulatedAPI
+	// splitting decides what becomes of splits, likewise; nil where none is ordered.
+	splitting *rand.Rand
+	now       time.Time
+	api       *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
@@ -56,8 +58,11 @@ type simulation struct {
 	isMeanwhile bool
 	processes   map[types.UID]*process
 	cluster     cluster
-	keptOut     map[string]bool
-	dead        map[string]bool
+	splits      splits
+	// isCalm: nothing happens any more.
+	isCalm  bool
+	keptOut map[string]bool
+	dead    map[string]bool
 	// off are nodes whose machines' power was taken away: they do not come back by themselves.
 	off map[string]bool
 	// frozen are dead nodes that Kubernetes calls ready still, and since when.
@@ -188,7 +193,10 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},
 		made: map[string]int64{}, moved: map[string]time.Time{},
-		ended: map[string]bool{}, counts: map[string]int{},
+		ended: map[string]bool{}, counts: map[string]int{}, splits: newSplits(),
+	}
+	if planted == nil || planted.splits {
+		s.splitting = rand.New(rand.NewPCG(seed, 7))
 	}
 	s.api = &simulatedAPI{s: s, Client: newHarness(t).client, objects: map[objectKey]client.Object{}}
 	store := &v1alpha1.Store{

@@ -73,6 +73,7 @@ func (s *simulation) lacksCopies() bool {
 func (s *simulation) tick() {
 	s.now = s.now.Add(second)
 	s.takeBackOrders()
+	s.orderSplits()
 	s.runBox()
 	for name, since := range s.frozen {
 		if s.now.Sub(since) >= notReadyAfter {

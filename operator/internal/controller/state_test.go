@@ -29,7 +29,10 @@ func (s silent) SetSettings(context.Context, *adminv1.SetSettingsRequest) error 
 func (s silent) DrainMember(context.Context, string) error                         { return s.err }
 func (s silent) UndrainMember(context.Context, string) error                       { return s.err }
 func (s silent) FinalizeUpgrade(context.Context, int32) error                      { return s.err }
-func (s silent) Close() error                                                      { return nil }
+func (s silent) SplitTable(context.Context, string, int32) (*adminv1.SplitTableResponse, error) {
+	return nil, s.err
+}
+func (s silent) Close() error { return nil }
 
 // withStandbys is a settled Store with three coordinators, each at an address of its own; the second one leads, others say err.
 func withStandbys(t *testing.T, err error) *harness {

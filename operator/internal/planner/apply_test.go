@@ -34,6 +34,12 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 		if err := step.Do(context.Background(), hands); err != nil {
 			panic(err)
 		}
+		if split, isSplit := step.(steps.SplitTable); isSplit {
+			if outcome.Splits == nil {
+				outcome.Splits = map[string]status.Split{}
+			}
+			outcome.Splits[split.Operation] = *hands.split
+		}
 		if hands.refused != "" {
 			if drain, isDrain := step.(steps.DrainMember); isDrain && drain.Ordered {
 				outcome.RefusedOrders = map[string]string{drain.Member: hands.refused}

@@ -6,12 +6,15 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
+	"rcbox.dev/rcbox/operator/internal/status"
 )
 
 // hands carry steps out, and keep the coordinator's refusal of the last one.
 type hands struct {
 	w       *world
 	refused string
+	// split is what came of a split; nil for other steps.
+	split *status.Split
 }
 
 func (h *hands) AddFinalizer(context.Context, steps.AddFinalizer) error {
@@ -177,6 +180,11 @@ func (h *hands) UndrainMember(_ context.Context, step steps.UndrainMember) error
 
 func (h *hands) FinalizeUpgrade(_ context.Context, step steps.FinalizeUpgrade) error {
 	h.w.format.Active = int64(step.Format)
+	return nil
+}
+
+func (h *hands) SplitTable(_ context.Context, step steps.SplitTable) error {
+	h.split = h.w.split(step)
 	return nil
 }
 

@@ -30,6 +30,12 @@ var (
 		gives:     (*planning).finalizeUpgrade,
 	}
 
+	orderedSplits = rule{
+		name:      "tables that StoreOperations split",
+		blockedBy: []blocker{noAnswer, stateStuck},
+		gives:     (*planning).splitTables,
+	}
+
 	finishedOperations = rule{name: "StoreOperations that ended long ago", gives: (*planning).forgetOperations}
 
 	allOperations = rule{name: "StoreOperations", blockedBy: []blocker{noFinalizer, podsLeft}, gives: (*planning).deleteOperations}
@@ -85,6 +91,21 @@ func (p *planning) finalizeUpgrade() {
 			p.lookAgainIn(UnsettledInterval)
 			return
 		}
+	}
+}
+
+// maxSplits is how many splits are ordered in one visit: each is a call, and one that waits is ordered again and again.
+const maxSplits = 16
+
+// splitTables orders splits until the coordinator has carried them out or refused them: it knows what they wait for.
+func (p *planning) splitTables() {
+	open := p.observed.OpenOperations(v1alpha1.OperationSplit)
+	for _, operation := range open[:min(len(open), maxSplits)] {
+		split := operation.Spec.Split
+		p.add(steps.SplitTable{
+			Operation: operation.UID, Table: split.Table, Parts: split.Parts, Why: "StoreOperation " + operation.Name + " orders that",
+		})
+		p.lookAgainIn(UnsettledInterval)
 	}
 }
 

@@ -31,6 +31,7 @@ var serving = []rule{
 	withdrawnDrains,
 	orderedDrains,
 	finalizedUpgrades,
+	orderedSplits,
 	scalingIn,
 	emptyMasters,
 	outdatedProcesses,

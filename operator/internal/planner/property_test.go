@@ -89,6 +89,11 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		"restart": func(t *rapid.T) {
 			w.orderRestart(fmt.Sprintf("restart-%d", w.uids))
 		},
+		"split": func(t *rapid.T) {
+			table := rapid.SampledFrom([]string{"fruit", "vegetables"}).Draw(t, "table")
+			w.tables = map[string]*fakeTable{"fruit": {refused: rapid.SampledFrom([]string{"", "it moves"}).Draw(t, "refused")}}
+			w.orderSplit(fmt.Sprintf("split-%d", w.uids), table, rapid.Int32Range(2, 9).Draw(t, "parts"))
+		},
 		"withdraw": func(t *rapid.T) {
 			if len(w.operations) == 0 {
 				t.Skip("nothing is ordered")
@@ -239,6 +244,9 @@ func checkSettles(t *rapid.T, w *world) {
 	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	isDrill := func(operation facts.Operation) bool { return operation.Spec.Type == v1alpha1.OperationDrill }
+	for _, table := range w.tables {
+		table.refused = ""
+	}
 	w.operations = slices.DeleteFunc(w.operations, isDrill) // whoever has ordered some withdraws them
 	checkSleeps(t, w)
 	for node := range w.strayNodes() {

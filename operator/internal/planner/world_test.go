@@ -71,6 +71,10 @@ type world struct {
 	forgetful  bool
 	// the members whose processes were ended for drills
 	drilled []string
+	// tables that can be split, by name
+	tables map[string]*fakeTable
+	// splits that nobody had ordered, or that were withdrawn
+	unordered int
 }
 
 type fakePod struct {

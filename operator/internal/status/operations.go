@@ -27,6 +27,7 @@ type progress struct {
 	// began is when, where something else has that on record.
 	began *metav1.Time
 	drill *v1alpha1.DrillResult
+	split *v1alpha1.SplitResult
 }
 
 // Operation is the status of a StoreOperation after a visit that gives the Store the status next. One that has ended stays as it is.
@@ -40,7 +41,7 @@ func Operation(
 	is := progressOf(o, plan, outcome, operation, next)
 	status := *old.DeepCopy()
 	status.ObservedGeneration = operation.Generation
-	status.Phase, status.Target, status.Drill = is.phase, is.target, is.drill
+	status.Phase, status.Target, status.Drill, status.Split = is.phase, is.target, is.drill, is.split
 	if status.StartedAt == nil && is.phase != v1alpha1.OperationPending {
 		began := now(o)
 		status.StartedAt = &began
@@ -86,6 +87,8 @@ func progressOf(
 		return isolateProgress(o, plan, operation)
 	case v1alpha1.OperationDrain:
 		return drainProgress(o, plan, outcome, operation)
+	case v1alpha1.OperationSplit:
+		return splitProgress(o, outcome, operation)
 	default:
 		return drillProgress(o, operation, next)
 	}

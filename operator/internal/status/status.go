@@ -30,6 +30,8 @@ type Outcome struct {
 	// RefusedOrders is what the coordinator said of what was ordered and refused: of drains by member, of the end of an upgrade under no
 	// name.
 	RefusedOrders map[string]string
+	// Splits is what came of tables that were ordered to be split, by uid of the StoreOperation.
+	Splits map[string]Split
 	// NameTaken says which object of somebody else has a name that the Store needs; empty when none has.
 	NameTaken string
 	// Failed says what Kubernetes or the coordinator refused otherwise; empty when nothing failed.

@@ -42,7 +42,10 @@ type Coordinator struct {
 	keptOut  []string
 	asked    int
 	tables   []*adminv1.Table
-	changes  uint64
+	// split are tables that can be split, by name.
+	split map[string]splitTable
+
+	changes uint64
 	// changed is closed at the next change.
 	changed chan struct{}
 	// watched is how many streams are open.
@@ -349,6 +352,41 @@ func (c *Coordinator) FinalizeUpgrade(
 	}
 	c.response.FormatVersion = max(c.response.GetFormatVersion(), request.GetFormat())
 	return &adminv1.FinalizeUpgradeResponse{FormatVersion: c.response.GetFormatVersion()}, nil
+}
+
+// SplitTable implements adminv1.AdminServer. Tables are those that a test has made with SetSplit.
+func (c *Coordinator) SplitTable(_ context.Context, request *adminv1.SplitTableRequest) (*adminv1.SplitTableResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	table, there := c.split[request.GetTableName()]
+	switch {
+	case request.GetExpectedClusterId() != 0 && request.GetExpectedClusterId() != c.response.GetClusterId():
+		return nil, status.Errorf(codes.Aborted, "this is store %x, not %x", c.response.GetClusterId(), request.GetExpectedClusterId())
+	case !there:
+		return nil, status.Errorf(codes.NotFound, "there is no table %q", request.GetTableName())
+	case table.refusal != nil:
+		return nil, table.refusal
+	}
+	made := max(request.GetParts(), table.tablets) - table.tablets
+	table.tablets += made
+	c.split[request.GetTableName()] = table
+	return &adminv1.SplitTableResponse{TableId: 1, Tablets: table.tablets, BoundariesMade: made}, nil
+}
+
+// SetSplit makes a table of that many tablets, or changes it. It is not split while there is a refusal.
+func (c *Coordinator) SetSplit(name string, tablets uint32, refusal error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.split == nil {
+		c.split = map[string]splitTable{}
+	}
+	c.split[name] = splitTable{tablets: tablets, refusal: refusal}
+}
+
+// splitTable is one that can be split.
+type splitTable struct {
+	tablets uint32
+	refusal error
 }
 
 func (c *Coordinator) member(name string, expectedClusterID uint64) (*adminv1.Member, error) {

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -63,3 +64,23 @@ func (s FinalizeUpgrade) row() Row {
 		Event: "UpgradeFinalized", Look: Everything,
 	}
 }
+
+// SplitTable has the coordinator see to it that a table has boundaries at even distances. They are not taken back, so the order is looked
+// for once more; to give it twice does no harm.
+type SplitTable struct {
+	// Operation is the uid of the StoreOperation that orders it.
+	Operation string
+	Table     string
+	Parts     int32
+	Why       string
+}
+
+func (s SplitTable) row() Row {
+	return Row{
+		Text:  fmt.Sprintf("split table %q into %d parts: %s", s.Table, s.Parts, s.Why),
+		Event: "TableSplit", Look: StoreOnce,
+	}
+}
+
+// Do implements Step.
+func (s SplitTable) Do(ctx context.Context, by Executor) error { return by.SplitTable(ctx, s) }

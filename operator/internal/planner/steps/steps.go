@@ -72,6 +72,7 @@ type Executor interface {
 	DrainMember(ctx context.Context, step DrainMember) error
 	UndrainMember(ctx context.Context, step UndrainMember) error
 	FinalizeUpgrade(ctx context.Context, step FinalizeUpgrade) error
+	SplitTable(ctx context.Context, step SplitTable) error
 
 	// Steps about nodes.
 

@@ -63,6 +63,8 @@ pub struct Limits {
     /// Keeps a table's config within one RPC.
     pub max_tablets_per_table: usize,
     pub max_span: u32,
+    /// Parts into which an order may split a table: each new boundary is a message to a server.
+    pub max_parts: u32,
     pub max_table_name_bytes: usize,
     pub max_client_leases: usize,
     /// Replies that wait for shards.
@@ -89,6 +91,7 @@ impl Default for Limits {
             max_tablets: 100_000,
             max_tablets_per_table: 16_384,
             max_span: 1024,
+            max_parts: 4096,
             max_table_name_bytes: 1024,
             max_client_leases: 1_000_000,
             max_pending_replies: 4096,

@@ -66,6 +66,15 @@ pub enum Event {
         table: String,
         server: ServerId,
     },
+    /// Somebody has ordered that a table is split at even distances.
+    TableSplit {
+        table: String,
+        parts: u32,
+        /// Boundaries that it lacked.
+        made: u64,
+        /// Boundaries of the store's own that stay now.
+        kept: u64,
+    },
 }
 
 impl Event {
@@ -81,7 +90,8 @@ impl Event {
             | Event::MigrationBegan { .. }
             | Event::MigrationEnded { .. }
             | Event::TabletCut { .. }
-            | Event::TabletsMerged { .. } => level::NOTICE,
+            | Event::TabletsMerged { .. }
+            | Event::TableSplit { .. } => level::NOTICE,
         }
     }
 }
@@ -145,6 +155,15 @@ impl fmt::Display for Event {
             Event::TabletsMerged { table, server } => write!(
                 f,
                 "two tablets of table {table:?} at server {server} are one again"
+            ),
+            Event::TableSplit {
+                table,
+                parts,
+                made,
+                kept,
+            } => write!(
+                f,
+                "table {table:?} is split into {parts} parts by order: {made} new boundaries, and {kept} of the store's own, which stay"
             ),
             Event::MigrationBegan { .. }
             | Event::MigrationEnded { .. }

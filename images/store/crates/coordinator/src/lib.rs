@@ -43,7 +43,7 @@ pub use event::Event;
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
-    SettingsOrder, SpecVersion, TabletTable,
+    SettingsOrder, SpecVersion, SplitOrder, SplitTableError, TableSplit, TabletTable,
 };
 pub use output::Output;
 pub use root::{Coordinator, RestoreError};

@@ -1,11 +1,14 @@
 //! What people and the operator order, and why an order is refused: plain structs, field for field those of the admin API (`admin.proto`).
 
+mod splits;
+
 use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::Settings;
 
 use crate::hindrance::{Hindrance, joined};
 pub use crate::records::SpecVersion;
+pub use splits::{SplitOrder, SplitTableError, TableSplit};
 
 /// Why a migration was not given up.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::future::Future;
 use admin::admin_server::{Admin, AdminServer};
 use coordinator::orders::{
     self, AcceptLossError, ControlError, DrainError, FinalizeError, GiveUpMigrationError,
-    MigrateError, RemoveMemberError, SettingsError, SurrenderError,
+    MigrateError, RemoveMemberError, SettingsError, SplitTableError, SurrenderError,
 };
 use daemon::guarded::{Guarded, SILENCE};
 use daemon::mailbox::{Mailbox, NoAnswer};
@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 use changes::{Changes, Streams};
 use messages::{
     MAX_NAME_BYTES, cluster_status, drain, draining, loss, migration, migration_order, settings_of,
-    settings_view, table,
+    settings_view, split_order, table, table_split,
 };
 
 use super::driver::{Question, Shown};
@@ -387,6 +387,26 @@ impl Admin for Service {
         })?;
         let migration = Some(migration(begun));
         Ok(Response::new(admin::MigrateTabletResponse { migration }))
+    }
+
+    async fn split_table(
+        &self,
+        request: Request<admin::SplitTableRequest>,
+    ) -> Result<Response<admin::SplitTableResponse>, Status> {
+        let order = split_order(request.into_inner())?;
+        let split = self
+            .ask(|answer| Question::SplitTable { order, answer })
+            .await?;
+        let split = split.map_err(|error| match error {
+            SplitTableError::NotFound(_) => Status::not_found(error.to_string()),
+            SplitTableError::Parts { .. } => Status::invalid_argument(error.to_string()),
+            SplitTableError::Limit { .. } => Status::out_of_range(error.to_string()),
+            SplitTableError::Recovering { .. }
+            | SplitTableError::Moving { .. }
+            | SplitTableError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            SplitTableError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        Ok(Response::new(table_split(split)))
     }
 
     async fn get_time_trace(

@@ -9,7 +9,7 @@ use coordinator::Coordinator;
 use coordinator::orders::{
     AcceptLossError, Acceptance, ControlOrder, Drain, DrainError, Finalize, FinalizeError,
     GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError, SettingsError,
-    SettingsOrder, Surrender, SurrenderError,
+    SettingsOrder, SplitOrder, SplitTableError, Surrender, SurrenderError, TableSplit,
 };
 use coordinator::outbox::Limits;
 use coordinator::sole::{Output, Sole};
@@ -88,6 +88,10 @@ pub enum Question {
     MigrateTablet {
         order: MigrationOrder,
         answer: oneshot::Sender<Result<Migration, MigrateError>>,
+    },
+    SplitTable {
+        order: SplitOrder,
+        answer: oneshot::Sender<Result<TableSplit, SplitTableError>>,
     },
     GiveUpMigration {
         migration_id: u64,
@@ -283,6 +287,12 @@ impl Driver {
                     .sole
                     .act(|coordinator, out| coordinator.migrate_tablet(now, &order, out));
                 Box::new(move || drop(answer.send(begun)))
+            }
+            Question::SplitTable { order, answer } => {
+                let split = self
+                    .sole
+                    .act(|coordinator, out| coordinator.split_table(now, &order, out));
+                Box::new(move || drop(answer.send(split)))
             }
             Question::GiveUpMigration {
                 migration_id,

@@ -8,8 +8,8 @@ use admin::{
     FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
     GetTimeTraceRequest, GetTimeTraceResponse, GiveUpMigrationRequest, GiveUpVolumesRequest,
     ListEventsRequest, ListEventsResponse, ListTablesRequest, MigrateTabletRequest,
-    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
-    UndrainMemberRequest,
+    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, SplitTableRequest,
+    SplitTableResponse, Table, UndrainMemberRequest,
 };
 use net::Address;
 use program::locators::{AddressError, coordinators};
@@ -94,6 +94,7 @@ fn is_refusal(status: &tonic::Status) -> bool {
             | Code::AlreadyExists
             | Code::Aborted
             | Code::InvalidArgument
+            | Code::OutOfRange
             | Code::ResourceExhausted
     )
 }
@@ -189,6 +190,16 @@ pub fn migrate_tablet(
 ) -> Result<MigrateTabletResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.migrate_tablet(request.clone()).await
+    })
+}
+
+/// Splits a table at even distances.
+pub fn split_table(
+    coordinator: &str,
+    request: &SplitTableRequest,
+) -> Result<SplitTableResponse, AdminApiError> {
+    call(coordinator, async |client| {
+        client.split_table(request.clone()).await
     })
 }
 

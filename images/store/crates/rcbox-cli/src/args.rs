@@ -251,18 +251,29 @@ Examples:
     /// Tablets, the parts of tables that servers have
     #[command(subcommand)]
     Tablet(Tablet),
-    /// Splits a tablet in two, so that they can be on different servers
+    /// Splits a table into tablets of equal width, or one tablet in two, so that they can be on different servers
+    ///
+    /// The boundaries stay until the table is dropped: balancing does not join tablets there. It decides which servers have them; a tablet that a server
+    /// has is not moved by the split itself. With --parts, all boundaries that are missing are made, or none, and nothing is done if none is missing.
     #[command(after_help = "\
-`rcbox tables` shows the ranges of key hashes. The hash is the first of the second tablet.
+`rcbox tables` shows the ranges of key hashes. A key hash is the first of the second tablet.
+
+Exit codes: 0 the table is split as asked for, also if it was before; 1 it is not (no such table, a limit, a tablet that is recovered or
+moved); 2 wrong use.
 
 Examples:
+  rcbox split fruit --parts 16
+  rcbox split fruit --parts 16 --json | jq .boundariesMade
   rcbox split fruit 0x8000000000000000
   rcbox tablet migrate fruit 0x8000000000000000 box-master-2")]
     Split {
         table: String,
-        /// Key hash, decimal or with 0x
-        #[arg(value_parser = key_hash)]
-        key_hash: u64,
+        /// Split the tablet that holds this key hash, decimal or with 0x
+        #[arg(value_parser = key_hash, required_unless_present = "parts", conflicts_with = "parts")]
+        key_hash: Option<u64>,
+        /// Split the whole table into so many parts, 2 to 4096
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=4096))]
+        parts: Option<u32>,
     },
 }
 
@@ -562,6 +573,10 @@ mod tests {
             "rcbox watch --interval -1",
             "rcbox split t 0xg",
             "rcbox split t 18446744073709551616",
+            "rcbox split t",
+            "rcbox split t --parts 1",
+            "rcbox split t --parts 4097",
+            "rcbox split t 0x8000000000000000 --parts 2",
             "rcbox put t k v --if-absent --if-version 3",
             "rcbox put t k v --file f",
             "rcbox get t k --hex --escaped",

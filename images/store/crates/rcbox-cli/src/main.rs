@@ -18,6 +18,7 @@ mod session;
 mod settings;
 mod shell;
 mod show;
+mod split;
 mod tablet;
 mod time_trace;
 mod upgrade;

@@ -9,7 +9,7 @@ use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
 use super::{
-    Failure, admin_api, events, objects, operate, scan, settings, show, tablet, time_trace,
+    Failure, admin_api, events, objects, operate, scan, settings, show, split, tablet, time_trace,
     upgrade, watch,
 };
 
@@ -127,9 +127,16 @@ impl Session {
             Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
             Command::Settings(command) => settings::run(&self.settings, &command, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),
-            Command::Split { table, key_hash } => {
+            Command::Split {
+                table,
+                key_hash: Some(key_hash),
+                ..
+            } => {
                 let split = self.cluster()?.split_tablet(&table, key_hash);
                 split.map_err(|error| self.about_table(&error, &table))
+            }
+            Command::Split { table, parts, .. } => {
+                split::run(&self.settings, &table, parts.unwrap_or_default(), out)
             }
         }
     }

@@ -73,6 +73,10 @@ pub enum Bug {
     ReadAfterStop,
     /// Two tablets become one although a recovery would read other segments for the one than for the other.
     MergeWhateverTheSources,
+    /// A table that is to be split gets half of the boundaries that it lacks, and the order counts as carried out.
+    SplitHalfway,
+    /// The record of a table does not say that somebody has ordered a boundary: the next coordinator takes it for one of the store's own.
+    ForgetOrderedBoundary,
     /// After a loss versions begin where they would have if its tablets had never come from elsewhere.
     ReuseVersionAfterLoss,
     /// A format is put in force although some members do not read it.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod durable;
+mod even;
 mod merge;
 mod owned;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::Limits;
 use crate::journaled::Journaled;
 use owned::{Owned, Place};
 
+pub use even::EvenSplit;
 pub use merge::Pair;
 pub use owned::NOBODY;
 
@@ -286,17 +288,7 @@ impl Tables {
         if whole.owner == NOBODY {
             return Err(SplitError::Recovering);
         }
-        if table.tablets.len() >= self.limits.max_tablets_per_table
-            || self.tablet_count >= self.limits.max_tablets
-        {
-            return Err(SplitError::Limit(format!(
-                "the table has {} tablets of at most {}, the store {} of at most {}; drop tables",
-                table.tablets.len(),
-                self.limits.max_tablets_per_table,
-                self.tablet_count,
-                self.limits.max_tablets
-            )));
-        }
+        self.has_room_for(table, 1)?;
         let (id, owner) = (table.id, whole.owner);
         let range = table.range(&whole);
         let second = Tablet {

@@ -8,7 +8,8 @@ use super::{Leader, NOT_YET};
 use crate::orders::{
     AcceptLossError, Acceptance, Asked, ControlError, ControlOrder, Drain, DrainError, Finalize,
     FinalizeError, GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError,
-    SettingsError, SettingsOrder, Surrender, SurrenderError,
+    SettingsError, SettingsOrder, SplitOrder, SplitTableError, Surrender, SurrenderError,
+    TableSplit,
 };
 use crate::status::{Draining, Loss, Migration};
 
@@ -78,6 +79,19 @@ impl<A> Leader<A> {
     ) -> Result<Migration, MigrateError> {
         let done = self.act(|coordinator, out| coordinator.migrate_tablet(now, order, out));
         done.unwrap_or_else(|| Err(MigrateError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`crate::Coordinator::split_table`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It is not split.
+    pub fn split_table(
+        &mut self,
+        now: Time,
+        order: &SplitOrder,
+    ) -> Result<TableSplit, SplitTableError> {
+        let done = self.act(|coordinator, out| coordinator.split_table(now, order, out));
+        done.unwrap_or_else(|| Err(SplitTableError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// See [`crate::Coordinator::finalize_upgrade`]. The result is to be told with [`Leader::defer`].

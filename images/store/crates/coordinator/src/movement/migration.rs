@@ -8,12 +8,12 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{
     Migrate, MigrateOut, Migrated, MigrationEnded, MigrationId, MigrationProgress, MigrationWanted,
-    TabletOrder, TabletRange, TabletSplit, ToShard, coordinator,
+    TabletOrder, TabletRange, ToShard, coordinator,
 };
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::directory::tables::{Cut, Source, SplitError, Table};
+use crate::directory::tables::{Source, Table};
 use crate::movement::Movement;
 use crate::movement::migrations::UnderWay;
 use crate::movement::resolve::{refused, tablet_to_migrate, target_of, why_cannot_give};
@@ -343,20 +343,6 @@ impl Movement {
         }
     }
 
-    /// The tablet that holds this hash becomes two.
-    pub(crate) fn give_up_of_tablet(
-        &mut self,
-        store: &Store,
-        now: Time,
-        table_id: u64,
-        key_hash: u64,
-        out: &mut impl Output,
-    ) {
-        for id in self.migrations.where_(|one| one.holds(table_id, key_hash)) {
-            self.end(store, now, id, "its tablet was split", None, out);
-        }
-    }
-
     pub(crate) fn give_up_of_table(
         &mut self,
         store: &Store,
@@ -451,41 +437,6 @@ impl Movement {
             },
         });
         self.migrations.end(shown);
-    }
-
-    /// Makes two tablets of one, and tells its owner if that is connected. Then there is a number under which its answer will come.
-    pub(crate) fn split(
-        &mut self,
-        store: &mut Store,
-        now: Time,
-        name: &[u8],
-        key_hash: u64,
-        by: Cut,
-        out: &mut impl Output,
-    ) -> Result<Option<u64>, SplitError> {
-        // Otherwise there is a boundary already.
-        let Some(split) = store.tables.split(name, key_hash, by)? else {
-            return Ok(None);
-        };
-        self.balance.was_split(&split.whole, &split.second);
-        let table_id = split.whole.table_id;
-        self.give_up_of_tablet(store, now, table_id, key_hash, out);
-        let number = store.ledger.next_question();
-        let owner = store.members.server_mut(split.owner);
-        // One that is not connected learns of it from the list of its tablets when it comes back.
-        let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
-            return Ok(None);
-        };
-        let sequence = link.sequence();
-        link.unanswered.insert(sequence, number);
-        let split = TabletSplit {
-            sequence,
-            table_id,
-            key_hash,
-        };
-        let kind = coordinator::Kind::SplitTablet(split);
-        out.send_member(link.connection, ToShard::from(kind));
-        Ok(Some(number))
     }
 }
 

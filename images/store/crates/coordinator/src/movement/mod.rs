@@ -7,6 +7,7 @@ mod migration;
 mod migrations;
 mod rebalance;
 mod resolve;
+mod splits;
 #[cfg(test)]
 mod tests;
 mod waiting;

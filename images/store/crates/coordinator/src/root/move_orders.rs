@@ -1,10 +1,12 @@
-//! Orders of people about tablets that move.
+//! Orders of people about tablets that move, or become several.
 
 use wire::time::Time;
 
-use crate::orders::{GiveUpMigrationError, MigrateError, MigrationOrder};
+use crate::orders::{
+    GiveUpMigrationError, MigrateError, MigrationOrder, SplitOrder, SplitTableError, TableSplit,
+};
 use crate::status::Migration;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, Event, Output};
 
 impl Coordinator {
     /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
@@ -71,5 +73,41 @@ impl Coordinator {
             true => Ok(()),
             false => Err(GiveUpMigrationError::NotFound(migration_id)),
         }
+    }
+    /// Sees to it that a table has boundaries at even distances, which stay until it is dropped. Servers are told later; nothing waits for that.
+    ///
+    /// # Errors
+    /// It says what stands against it, and what to do.
+    pub fn split_table(
+        &mut self,
+        now: Time,
+        order: &SplitOrder,
+        out: &mut impl Output,
+    ) -> Result<TableSplit, SplitTableError> {
+        self.gated(out, |it, out| it.split_now(now, order, out))
+    }
+
+    fn split_now(
+        &mut self,
+        now: Time,
+        order: &SplitOrder,
+        out: &mut impl Output,
+    ) -> Result<TableSplit, SplitTableError> {
+        if let Some(why) = self.refusal() {
+            return Err(SplitTableError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(order.expected_cluster_id)
+            .map_err(SplitTableError::OtherStore)?;
+        let done = self.movement.split_table(&mut self.store, now, order, out)?;
+        if done.made + done.kept > 0 {
+            let table = self.store.tables.get(done.table_id);
+            out.report(Event::TableSplit {
+                table: table.map_or_else(String::new, |table| table.display_name()),
+                parts: order.parts,
+                made: done.made,
+                kept: done.kept,
+            });
+        }
+        Ok(done)
     }
 }

@@ -1,7 +1,10 @@
 //! Messages of the admin API: orders out of requests, and answers out of what a coordinator shows.
 
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
-use coordinator::orders::{Drain, MigrationOrder, MigrationTarget, TabletTable};
+use admin::split_table_request::Table as TableToSplit;
+use coordinator::orders::{
+    Drain, MigrationOrder, MigrationTarget, SplitOrder, TableSplit, TabletTable,
+};
 use coordinator::status;
 use tonic::Status;
 use wire::ids::ServerId;
@@ -64,6 +67,37 @@ pub(super) fn migration_order(
         bytes_per_second: request.bytes_per_second,
         expected_cluster_id: request.expected_cluster_id,
     })
+}
+
+pub(super) fn split_order(request: admin::SplitTableRequest) -> Result<SplitOrder, Status> {
+    let table = match request.table {
+        Some(TableToSplit::TableId(id)) => TabletTable::Id(id),
+        Some(TableToSplit::TableName(name)) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
+            TabletTable::Name(name)
+        }
+        Some(TableToSplit::TableName(_)) => {
+            return Err(Status::invalid_argument(format!(
+                "the name of a table has 1 to {MAX_NAME_BYTES} bytes"
+            )));
+        }
+        None => return Err(Status::invalid_argument("say which table is to be split")),
+    };
+    Ok(SplitOrder {
+        table,
+        parts: request.parts,
+        expected_cluster_id: request.expected_cluster_id,
+    })
+}
+
+pub(super) fn table_split(split: TableSplit) -> admin::SplitTableResponse {
+    // No table has as many tablets as would not fit.
+    let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    admin::SplitTableResponse {
+        table_id: split.table_id,
+        tablets: count(split.tablets),
+        boundaries_made: count(split.made),
+        boundaries_kept: count(split.kept),
+    }
 }
 
 pub(super) fn cluster_status(

@@ -221,6 +221,10 @@ impl Driver {
                 let begun = leader.migrate_tablet(now, &order);
                 Box::new(move || drop(answer.send(begun)))
             }
+            Question::SplitTable { order, answer } => {
+                let split = leader.split_table(now, &order);
+                Box::new(move || drop(answer.send(split)))
+            }
             Question::GiveUpMigration {
                 migration_id,
                 expected_cluster_id,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::{ServerId, TableId};
 
 use super::{Source, Table, Tables, Tablet};
@@ -31,7 +32,7 @@ fn table_record(table: &Table) -> Record {
         end_key_hash: tablet.end_key_hash,
         owner: tablet.owner,
         sources: tablet.sources.iter().map(source_record).collect(),
-        is_cut: tablet.is_cut,
+        is_cut: tablet.is_cut || is_planted(Bug::ForgetOrderedBoundary),
     });
     Record::Table(records::Table {
         id: table.id,
