@@ -38,7 +38,9 @@ fn text(split: &SplitTableResponse, table: &str, program: &str) -> String {
     match (split.boundaries_made, split.boundaries_kept) {
         (0, 0) => format!("Nothing to do: {now}"),
         (0, 1) => format!("1 boundary that the store had made for itself stays now: {now}"),
-        (0, kept) => format!("{kept} boundaries that the store had made for itself stay now: {now}"),
+        (0, kept) => {
+            format!("{kept} boundaries that the store had made for itself stay now: {now}")
+        }
         (1, _) => format!("1 new boundary: {now}"),
         (made, _) => format!("{made} new boundaries: {now}"),
     }

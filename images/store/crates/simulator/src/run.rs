@@ -7,6 +7,7 @@ use crate::cluster::{Beginning, Cluster};
 use crate::coverage::Coverage;
 use crate::faults::Faults;
 use crate::net::datagrams::{self, Wish};
+use crate::oracles::boundaries;
 use crate::oracles::checker;
 use crate::oracles::checker::{Input, Keys, Output, Verdict};
 use crate::oracles::history::Ending;
@@ -115,6 +116,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     let cluster = Cluster::new(scenario, streams, beginning);
     let mut world = World::new(seed, cluster, faults);
     world.run();
+    boundaries::look(&mut world.cluster);
     let overwritten = world.cluster.overwritten();
     judge(&mut world, overwritten);
     Report {

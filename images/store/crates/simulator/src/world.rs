@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::event::{Event, Phase};
 use crate::faults::Faults;
+use crate::oracles::boundaries;
 use crate::scenario::MILLI;
 use crate::watch::coordinators;
 use crate::watch::copies::Copies;
@@ -95,5 +96,6 @@ impl World {
         self.copies.look(&mut self.cluster);
         self.rooms.look(&mut self.cluster);
         coordinators::look(&mut self.cluster);
+        boundaries::look(&mut self.cluster);
     }
 }

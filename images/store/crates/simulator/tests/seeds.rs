@@ -347,6 +347,29 @@ fn members_are_drained() {
     assert!(met[0] > 0, "nobody was drained");
 }
 
+/// Tables are split by order, in the middle of everything else; nobody joins these parts, or forgets them.
+#[test]
+fn tables_are_split_by_order() {
+    let what = ["tables split by order", "tablets made one again"];
+    for profile in [Profile::Migrating, Profile::FailOver] {
+        let met = met_by(profile, 0..8, &what);
+        assert!(met[0] > 0, "{profile:?}: no table was split");
+    }
+}
+
+const JOINED: &str = "and whoever ordered it was told that it has";
+
+#[test]
+fn a_split_that_ends_halfway_is_found() {
+    assert_found_by(Profile::Migrating, Bug::SplitHalfway, 10, &[JOINED]);
+}
+
+#[test]
+fn a_boundary_that_the_next_coordinator_takes_for_its_own_is_found() {
+    let bug = Bug::ForgetOrderedBoundary;
+    assert_found_by(Profile::FailOver, bug, 100, &[JOINED]);
+}
+
 #[test]
 fn a_result_that_a_migration_leaves_behind_is_found() {
     assert_found_by(Profile::Migrating, Bug::ForgetMigratedResult, 300, &[WRONG]);

@@ -135,10 +135,15 @@ mod planted {
     pub fn is_planted(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
+
+    /// Whether anything is.
+    pub fn is_any_planted() -> bool {
+        PLANTED.get().is_some()
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use planted::{is_planted, plant};
+pub use planted::{is_any_planted, is_planted, plant};
 
 /// Whether this is broken.
 #[cfg(not(feature = "planted-bugs"))]

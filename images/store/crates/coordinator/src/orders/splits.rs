@@ -67,7 +67,10 @@ impl core::fmt::Display for SplitTableError {
                 "a table cannot be split into {parts} parts: ask for 2 to {most}"
             ),
             SplitTableError::Limit { table, parts, text } => {
-                write!(f, "table {table:?} is not split into {parts} parts: {text}, or ask for fewer parts")
+                write!(
+                    f,
+                    "table {table:?} is not split into {parts} parts: {text}, or ask for fewer parts"
+                )
             }
             SplitTableError::Recovering { table } => write!(
                 f,

@@ -98,7 +98,9 @@ impl Coordinator {
         }
         self.check_store(order.expected_cluster_id)
             .map_err(SplitTableError::OtherStore)?;
-        let done = self.movement.split_table(&mut self.store, now, order, out)?;
+        let done = self
+            .movement
+            .split_table(&mut self.store, now, order, out)?;
         if done.made + done.kept > 0 {
             let table = self.store.tables.get(done.table_id);
             out.report(Event::TableSplit {

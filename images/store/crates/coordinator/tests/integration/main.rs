@@ -25,6 +25,7 @@ mod recovery;
 mod rules;
 mod settings;
 mod sole;
+mod splits;
 mod state;
 mod unreplicated;
 mod upgrade;

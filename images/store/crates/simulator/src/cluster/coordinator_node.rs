@@ -4,6 +4,7 @@ use core::num::NonZeroU64;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::election::Election;
+use crate::oracles::boundaries::Answered;
 use coordinator::leader::Leader;
 use coordinator::{Coordinator, Event, Output};
 use transport::member::MemberReader;
@@ -49,7 +50,7 @@ pub enum Core {
     /// In one place, where it is alone.
     Alone(Box<Coordinator>),
     /// In objects of the API server, where others may be, too.
-    Leader(Box<Leader<()>>),
+    Leader(Box<Leader<Answered>>),
 }
 
 /// The sessions of a coordinator: no two ever give a session the same number.

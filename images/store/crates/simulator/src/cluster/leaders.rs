@@ -14,6 +14,7 @@ use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{COORDINATOR, Cluster, host_name};
 use crate::event::{Event, Phase};
 use crate::net::network::Host;
+use crate::oracles::boundaries::Answered;
 use crate::scenario::MILLI;
 
 /// What a coordinator is told of.
@@ -114,7 +115,7 @@ impl Cluster {
         }
     }
 
-    pub fn with_leader(&mut self, process: usize, act: impl FnOnce(&mut Leader<()>, Time)) {
+    pub fn with_leader(&mut self, process: usize, act: impl FnOnce(&mut Leader<Answered>, Time)) {
         let now = self.clock(coordinator_host(process));
         let Some(leader) = self.leader_mut(process) else {
             return;
@@ -146,7 +147,7 @@ impl Cluster {
         Some(leader.finalize_upgrade(finalize))
     }
 
-    fn leader_mut(&mut self, process: usize) -> Option<&mut Leader<()>> {
+    fn leader_mut(&mut self, process: usize) -> Option<&mut Leader<Answered>> {
         match &mut self.coordinators[process].node.as_mut()?.core {
             Core::Leader(leader) => Some(leader),
             Core::Alone(_) => None,
@@ -162,7 +163,7 @@ impl Cluster {
         dies
     }
 
-    fn leader_says(&mut self, process: usize, output: Output<()>) {
+    fn leader_says(&mut self, process: usize, output: Output<Answered>) {
         match output {
             Output::State(News::Request(id, request)) => self.api_request(process, id, request),
             Output::State(News::Leads { .. }) => {
@@ -186,7 +187,8 @@ impl Cluster {
             }
             Output::Log(_, text) => self.carry_out(process, CoordinatorAction::Log(text)),
             Output::Event(event) => self.carry_out(process, CoordinatorAction::Report(event)),
-            Output::Deferred(()) | Output::EndProcess => {}
+            Output::Deferred(split) => self.boundaries.answered(split),
+            Output::EndProcess => {}
             Output::State(News::Ended(Ending::Deposed, _)) => {
                 self.coverage.hit("leaders deposed by the root");
                 self.stand_by(process);

@@ -16,6 +16,7 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Party, Phase, Scheduled};
 use crate::net::datagrams::Datagrams;
 use crate::net::network::{Host, Network};
+use crate::oracles::boundaries::Boundaries;
 use crate::oracles::deposed::Deposed;
 use crate::oracles::history::History;
 use crate::oracles::moved::Moved;
@@ -105,6 +106,7 @@ pub struct Cluster {
     pub history: History,
     pub deposed: Deposed,
     pub moved: Moved,
+    pub boundaries: Boundaries,
     /// What people have asked for.
     pub asked: Asked,
     pub coverage: Coverage,
@@ -172,6 +174,7 @@ impl Cluster {
             history: History::default(),
             deposed: Deposed::default(),
             moved: Moved::default(),
+            boundaries: Boundaries::default(),
             asked: Asked::default(),
             coverage: Coverage::default(),
             trace: Trace::new(prints),

@@ -38,6 +38,7 @@ impl Cluster {
             api.lose_everything(incarnations.collect());
         }
         self.is_rebuilding = true;
+        self.boundaries.forget();
     }
 
     /// Who makes the store again may have done so now.
@@ -61,6 +62,7 @@ impl Cluster {
             return;
         };
         self.is_rebuilding = false;
+        self.boundaries.forget();
         self.coverage.hit(match self.scenario.fail_over {
             None => "stores made again from disks",
             Some(_) => "stores of several coordinators made again from disks",

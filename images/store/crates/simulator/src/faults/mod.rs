@@ -13,6 +13,7 @@ use crate::faults::hints::Hints;
 use crate::faults::independent::Independent;
 use crate::faults::lateness::Lateness;
 use crate::faults::migrations::Migrations;
+use crate::faults::splits::Splits;
 use crate::faults::state_loss::StateLoss;
 use crate::faults::tuning::Tuning;
 use crate::faults::upgrades::Upgrades;
@@ -33,6 +34,7 @@ pub mod lateness;
 pub mod migrations;
 pub mod peers;
 pub mod quiet;
+pub mod splits;
 pub mod state_loss;
 pub mod tuning;
 mod turns;
@@ -55,10 +57,11 @@ pub struct Faults {
 }
 
 /// Faults that know nothing of each other. Another one is a file, and a line here.
-fn independent(streams: &mut Streams, scenario: &Scenario) -> Independent {
+fn independent(streams: &mut Streams, profile: Profile, scenario: &Scenario) -> Independent {
     Independent(vec![
         Box::new(DeadWays::draw(streams, scenario)),
         Box::new(Hints::draw(streams)),
+        Box::new(Splits::draw(streams, profile, scenario)),
     ])
 }
 
@@ -77,7 +80,7 @@ impl Faults {
             left: streams.of("number of faults").between(1, 80),
             usual: Usual::default(),
             absences: Absences::default(),
-            independent: independent(streams, scenario),
+            independent: independent(streams, profile, scenario),
             state_loss,
             lateness: Lateness::default(),
             migrations: Migrations::draw(streams, profile, scenario),
