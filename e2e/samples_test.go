@@ -29,6 +29,7 @@ var notHere = map[string]string{
 	"box.yaml":              "its servers are real hardware; make test-box applies it to an emulated rack",
 	"operation.yaml":        "a drill is ordered once the Store holds something",
 	"kustomization.yaml":    "names samples, and is none",
+	"operation-split.yaml":  "is about a table that its user has made",
 }
 
 // sampleSet is what one step leaves for the next.

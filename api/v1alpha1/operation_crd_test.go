@@ -32,6 +32,12 @@ func TestOperations(t *testing.T) {
 		{"an isolation of nothing", "{storeRef: {name: box}, type: Isolate}", "type Isolate needs spec.isolate"},
 		{"the end of an upgrade", "{storeRef: {name: box}, type: Finalize, finalize: {format: 2}}", ""},
 		{"the end of no upgrade", "{storeRef: {name: box}, type: Finalize}", "type Finalize needs spec.finalize"},
+		{"a split", "{storeRef: {name: box}, type: Split, split: {table: fruit, parts: 16}}", ""},
+		{"a split of nothing", "{storeRef: {name: box}, type: Split}", "type Split needs spec.split"},
+		{"a split beside a drill", "{storeRef: {name: box}, type: Drill, split: {table: fruit, parts: 2}}", "type Split needs spec.split"},
+		{"a split into one part", "{storeRef: {name: box}, type: Split, split: {table: fruit, parts: 1}}", "greater than or equal to 2"},
+		{"a split into too many parts", "{storeRef: {name: box}, type: Split, split: {table: fruit, parts: 4097}}", "less than or equal to 4096"},
+		{"a split of a table without a name", "{storeRef: {name: box}, type: Split, split: {table: '', parts: 2}}", "at least 1 chars long"},
 		{"a restart of all", "{storeRef: {name: box}, type: Restart}", ""},
 		{"a restart of some", "{storeRef: {name: box}, type: Restart, restart: {members: [box-master-1]}}", ""},
 		{
@@ -73,16 +79,18 @@ func TestOperationIsFixed(t *testing.T) {
 }
 
 func TestOperationSamplesAreValid(t *testing.T) {
-	text, err := os.ReadFile("../../config/samples/operation.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	operation := &v1alpha1.StoreOperation{}
-	if err := yaml.UnmarshalStrict(text, operation); err != nil {
-		t.Error(err)
-	}
-	if errs := newAPIServerOf(t, operationCRDFile).createInto(t, string(text), operation); errs != nil {
-		t.Errorf("refused: %v", errs)
+	for _, file := range []string{"operation.yaml", "operation-split.yaml"} {
+		text, err := os.ReadFile("../../config/samples/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		operation := &v1alpha1.StoreOperation{}
+		if err := yaml.UnmarshalStrict(text, operation); err != nil {
+			t.Error(err)
+		}
+		if errs := newAPIServerOf(t, operationCRDFile).createInto(t, string(text), operation); errs != nil {
+			t.Errorf("%s is refused: %v", file, errs)
+		}
 	}
 }
 

@@ -294,6 +294,23 @@ func TestFinalize(t *testing.T) {
 	}
 }
 
+func TestSplit(t *testing.T) {
+	h := newHarness(t)
+	for _, parts := range []string{"1", "4097"} {
+		if code, _, errs := h.run("split", "box", "fruit", "--parts", parts); code != exitUsage || !strings.Contains(errs, "say 2 to 4096") {
+			t.Errorf("into %s parts: exit code %d, %s", parts, code, errs)
+		}
+	}
+	if code, _, errs := h.run("split", "box", "fruit"); code != exitUsage || !strings.Contains(errs, "--parts is 0") {
+		t.Errorf("without --parts: exit code %d, %s", code, errs)
+	}
+	contains(t, h.must("split", "box", "fruit", "--parts", "16"), "is created")
+	orders := h.operations()
+	if len(orders) != 1 || *orders[0].Spec.Split != (v1alpha1.SplitOperation{Table: "fruit", Parts: 16}) {
+		t.Errorf("ordered: %+v", orders)
+	}
+}
+
 // operations are those that there are.
 func (h *harness) operations() []v1alpha1.StoreOperation {
 	h.t.Helper()

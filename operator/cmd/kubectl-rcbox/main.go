@@ -96,7 +96,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Avail
 	p.flags.Bind(root)
 	root.SetFlagErrorFunc(usage)
 	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.isolateCommand(),
-		p.isolateServerCommand(), p.drillCommand(), p.finalizeCommand(), p.restartCommand(),
+		p.isolateServerCommand(), p.drillCommand(), p.finalizeCommand(), p.restartCommand(), p.splitCommand(),
 		p.topCommand(), p.proxyCommand(), p.netCommand(), p.traceCommand(), p.whyCommand(), p.reportCommand(),
 		p.unmanageCommand(), p.powerCommand(), p.upCommand(), p.downCommand(), p.ipmiCommand(), p.ledCommand(),
 		p.bootCommand(), p.pxebootCommand(), p.vlanCommand(), p.inventoryCommand(), p.scanCommand(), p.consoleCommand(),

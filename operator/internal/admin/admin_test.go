@@ -111,6 +111,51 @@ func TestDrainMember(t *testing.T) {
 	}
 }
 
+// A refusal says whether to wait is of use.
+func TestSplitTable(t *testing.T) {
+	coordinator := standin.Start()
+	t.Cleanup(coordinator.Stop)
+	client, err := coordinator.Dial("", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	coordinator.SetSplit("fruit", 2, nil)
+	for _, made := range []uint32{6, 0} {
+		response, err := client.SplitTable(t.Context(), "fruit", 8)
+		if err != nil || response.GetTablets() != 8 || response.GetBoundariesMade() != made {
+			t.Errorf("split: %v, %v", response, err)
+		}
+	}
+	for _, test := range []struct {
+		code codes.Code
+		want admin.SplitRefusedError
+	}{
+		{codes.FailedPrecondition, admin.SplitRefusedError{Message: "no"}},
+		{codes.OutOfRange, admin.SplitRefusedError{Message: "no", ForGood: true}},
+		{codes.InvalidArgument, admin.SplitRefusedError{Message: "no", ForGood: true}},
+		{codes.NotFound, admin.SplitRefusedError{Message: "no", ForGood: true, NoTable: true}},
+	} {
+		coordinator.SetSplit("fruit", 2, status.Error(test.code, "no"))
+		_, err := client.SplitTable(t.Context(), "fruit", 8)
+		var refused *admin.SplitRefusedError
+		if !errors.As(err, &refused) || *refused != test.want {
+			t.Errorf("%s: %v", test.code, err)
+		}
+	}
+	coordinator.SetSplit("fruit", 2, status.Error(codes.Unimplemented, "unknown method"))
+	if _, err := client.SplitTable(t.Context(), "fruit", 8); err == nil || !strings.Contains(err.Error(), "build is older") {
+		t.Errorf("an older build: %v", err)
+	}
+	coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.ClusterId++ })
+	if _, err := client.SplitTable(t.Context(), "fruit", 8); status.Code(errors.Unwrap(err)) != codes.Aborted {
+		t.Errorf("another store: %v", err)
+	}
+}
+
 // Nobody there, and somebody who does not answer, are errors within the time limit, never a success.
 func TestNoAnswer(t *testing.T) {
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	metav1 "k8s.io//apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -247,6 +249,38 @@ func TestFinalizeIsOrdered(t *testing.T) {
 	h.mustVisit()
 	if is := h.operation("now").Status; is.Phase != v1alpha1.OperationSucceeded || h.store().Status.Format.Active != 2 {
 		t.Errorf("the StoreOperation: %+v, the Store %+v", is, h.store().Status.Format)
+	}
+}
+
+// The coordinator is asked until it says that the table is split, and not after that.
+func TestSplitIsOrdered(t *testing.T) {
+	h := settled(t)
+	h.coordinator.SetSplit("fruit", 1, grpcstatus.Error(codes.FailedPrecondition, "a server of it is dead"))
+	split := func(table string) v1alpha1.StoreOperationSpec {
+		return v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationSplit, Split: &v1alpha1.SplitOperation{Table: table, Parts: 8}}
+	}
+	h.order("wide", split("fruit"))
+	h.order("nowhere", split("vegetables"))
+	h.mustVisit()
+	if is := h.operation("wide").Status; is.Phase != v1alpha1.OperationPending || is.Target != "fruit" ||
+		is.Conditions[0].Message != "the coordinator says: a server of it is dead" {
+		t.Errorf("the StoreOperation: %+v", is)
+	}
+	if is := h.operation("nowhere").Status; is.Phase != v1alpha1.OperationFailed || is.Conditions[0].Reason != v1alpha1.ReasonOperationNoTable {
+		t.Errorf("the StoreOperation: %+v", is)
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+	h.coordinator.SetSplit("fruit", 1, nil)
+	h.mustVisit()
+	is := h.operation("wide").Status
+	if is.Phase != v1alpha1.OperationSucceeded || is.FinishedAt == nil || *is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) ||
+		is.Conditions[0].Message != `table "fruit" has 8 tablets, after 7 new boundaries` {
+		t.Errorf("the StoreOperation: %+v", is)
+	}
+	before := h.writes
+	h.mustVisit()
+	if h.writes != before {
+		t.Errorf("%d writes", h.writes-before)
 	}
 }
 

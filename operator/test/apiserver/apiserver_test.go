@@ -54,6 +54,7 @@ func TestOperator(t *testing.T) {
 		{"scaling by the subresource", scaled},
 		{"the operator is killed at any moment", killed},
 		{"orders by annotation are carried over", ordersAreCarriedOver},
+		{"a table is split by order", tablesAreSplit},
 		{"orders take rights of their own", ordersTakeRights},
 		{"nothing is written while nothing happens", steady},
 		{"a Store that is deleted takes everything along but its volumes", deleted},

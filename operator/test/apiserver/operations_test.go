@@ -140,6 +140,47 @@ func ordersAreCarriedOver(b *bed) {
 	}
 }
 
+// tablesAreSplit: who has the verb orders it, the operator has the coordinator do it, and the result is on record. The API server refuses what
+// cannot be.
+func tablesAreSplit(b *bed) {
+	b.Stores.Get("orders").Coordinator.SetSplit("fruit", 2, nil)
+	b.role("splitter", rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"storeoperations"}, Verbs: []string{"create"},
+	}, rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"stores"}, Verbs: []string{"split"},
+	})
+	splitter := b.as("splitter", "Role", "splitter")
+	split := func(name, table string, parts int32) *v1alpha1.StoreOperation {
+		operation := orderOf(name, "orders")
+		operation.Spec.Type, operation.Spec.Split = v1alpha1.OperationSplit, &v1alpha1.SplitOperation{Table: table, Parts: parts}
+		return operation
+	}
+	b.Eventually(patience, func() string { // a role is in force a moment after it was made
+		if err := splitter.Create(b.Context(), split("wide", "fruit", 8)); err != nil {
+			return fmt.Sprintf("with the verb: %v", err)
+		}
+		return ""
+	})
+	if err := splitter.Create(b.Context(), orderOf("drill", "orders"), client.DryRunAll); !apierrors.IsForbidden(err) {
+		b.Errorf("a drill, with the verb for splits: %v", err)
+	}
+	if err := splitter.Create(b.Context(), split("narrow", "fruit", 1)); !apierrors.IsInvalid(err) {
+		b.Errorf("into one part: %v", err)
+	}
+	b.must(splitter.Create(b.Context(), split("nowhere", "vegetables", 8)))
+	b.Eventually(patience, func() string {
+		wide, nowhere := &v1alpha1.StoreOperation{}, &v1alpha1.StoreOperation{}
+		if !b.Get(wide, metav1.NamespaceDefault, "wide") || wide.Status.Phase != v1alpha1.OperationSucceeded ||
+			wide.Status.Split == nil || *wide.Status.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 6}) {
+			return fmt.Sprintf("the split of a table: %+v", wide.Status)
+		}
+		if !b.Get(nowhere, metav1.NamespaceDefault, "nowhere") || nowhere.Status.Phase != v1alpha1.OperationFailed {
+			return fmt.Sprintf("the split of a table that is not there: %+v", nowhere.Status)
+		}
+		return ""
+	})
+}
+
 // podUIDs tells by member which pod of a Store it is.
 func (b *bed) podUIDs(store string) map[string]types.UID {
 	b.Helper()

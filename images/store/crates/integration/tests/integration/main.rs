@@ -19,5 +19,6 @@ mod migration;
 mod programs;
 mod prompt;
 mod replication;
+mod splits;
 mod state;
 mod trace;
