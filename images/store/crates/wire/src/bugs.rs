@@ -151,3 +151,10 @@ pub use planted::{is_any_planted, is_planted, plant};
 pub const fn is_planted(_bug: Bug) -> bool {
     false
 }
+
+/// Whether anything is.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn is_any_planted() -> bool {
+    false
+}

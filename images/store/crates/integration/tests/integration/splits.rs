@@ -81,9 +81,15 @@ fn a_split_outlives_the_coordinator_and_clients_find_their_objects() {
     let (code, text) = call(&coordinator, "split fruit --parts 4");
     assert_eq!((code, text), (Some(0), format!("Nothing to do: {now}")));
     let again = good_json(&coordinator, "split fruit --parts 2 --json");
-    assert_eq!((&again["tablets"], &again["boundariesMade"]), (&json!(4), &json!(0)));
+    assert_eq!(
+        (&again["tablets"], &again["boundariesMade"]),
+        (&json!(4), &json!(0))
+    );
     let eight = good_json(&coordinator, "split fruit --parts 8 --json");
-    assert_eq!((&eight["tablets"], &eight["boundariesMade"]), (&json!(8), &json!(4)));
+    assert_eq!(
+        (&eight["tablets"], &eight["boundariesMade"]),
+        (&json!(8), &json!(4))
+    );
 
     // A client that knew one tablet, and one that asks anew.
     for mut cluster in [before, cluster(&coordinator)] {
@@ -97,11 +103,15 @@ fn a_split_outlives_the_coordinator_and_clients_find_their_objects() {
 #[test]
 fn what_cannot_be_split_is_refused_with_the_reason() {
     let coordinator = Coordinator::start(&[]);
-    let mut server = Server::start(&coordinator, "m0", &["--replicas", "0"]);
+    let server = Server::start(&coordinator, "m0", &[]);
     server.wait_ready();
     cluster(&coordinator).create_table("fruit", 1).unwrap();
     for (line, code, part) in [
-        ("split vegetables --parts 4", 1, "there is no table \"vegetables\""),
+        (
+            "split vegetables --parts 4",
+            1,
+            "there is no table \"vegetables\"",
+        ),
         ("split fruit --parts 1", 2, "2..=4096"),
         ("split fruit --parts 4097", 2, "2..=4096"),
         ("split fruit", 2, "--parts"),
@@ -127,6 +137,4 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
         (shard["connected"] == true && shard["tabletCount"].as_u64() > Some(16_000)).then_some(())
     };
     wait_for("the server to serve all tablets", is_told);
-    server.process.signal("KILL");
-    server.process.wait();
 }

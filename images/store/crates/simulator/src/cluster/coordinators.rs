@@ -98,6 +98,7 @@ impl Cluster {
                 "tablets cut to be moved"
             }
             CoordinatorEvent::TabletsMerged { .. } => "tablets made one again",
+            CoordinatorEvent::TableSplit { .. } => "tables split by order",
         };
         self.coverage.hit(what);
     }
