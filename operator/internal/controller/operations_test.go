@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
-	metav1 "k8s.io//apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -266,15 +266,16 @@ func TestSplitIsOrdered(t *testing.T) {
 		is.Conditions[0].Message != "the coordinator says: a server of it is dead" {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
-	if is := h.operation("nowhere").Status; is.Phase != v1alpha1.OperationFailed || is.Conditions[0].Reason != v1alpha1.ReasonOperationNoTable {
+	if is := h.operation("nowhere").Status; is.Phase != v1alpha1.OperationFailed ||
+		is.Conditions[0].Reason != v1alpha1.ReasonOperationNoTable {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	h.coordinator.SetSplit("fruit", 1, nil)
 	h.mustVisit()
 	is := h.operation("wide").Status
-	if is.Phase != v1alpha1.OperationSucceeded || is.FinishedAt == nil || *is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) ||
-		is.Conditions[0].Message != `table "fruit" has 8 tablets, after 7 new boundaries` {
+	if is.Phase != v1alpha1.OperationSucceeded || is.FinishedAt == nil ||
+		*is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) || is.Conditions[0].Message != `table "fruit" has 8 tablets, after 7 new boundaries` {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
 	before := h.writes

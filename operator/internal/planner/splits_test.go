@@ -65,7 +65,8 @@ func TestTablesAreSplitByOrder(t *testing.T) {
 	w.orderSplit("nowhere", "vegetables", 2)
 	w.visits(2)
 	for name, says := range map[string]string{
-		"wide": "Pending Waits: the coordinator says: a server of it is dead", "nowhere": "Failed NoSuchTable: the coordinator says: there is no table",
+		"wide":    "Pending Waits: the coordinator says: a server of it is dead",
+		"nowhere": "Failed NoSuchTable: the coordinator says: there is no table",
 	} {
 		if got := w.says(name); got != says {
 			t.Errorf("%s: %s", name, got)
@@ -73,7 +74,8 @@ func TestTablesAreSplitByOrder(t *testing.T) {
 	}
 	fruit.refused, fruit.mute = "", true
 	w.visit(false)
-	if got := w.says("wide"); got != "Running UnderWay: the coordinator has not answered, and may have split the table: the operator asks again" {
+	const unknown = "Running UnderWay: the coordinator has not answered, and may have split the table: the operator asks again"
+	if got := w.says("wide"); got != unknown {
 		t.Error(got)
 	}
 	fruit.mute = false

@@ -140,8 +140,8 @@ func ordersAreCarriedOver(b *bed) {
 	}
 }
 
-// tablesAreSplit: who has the verb orders it, the operator has the coordinator do it, and the result is on record. The API server refuses what
-// cannot be.
+// tablesAreSplit: who has the verb orders it, the operator has the coordinator do it, and the result is on record. The API server refuses
+// what cannot be.
 func tablesAreSplit(b *bed) {
 	b.Stores.Get("orders").Coordinator.SetSplit("fruit", 2, nil)
 	b.role("splitter", rbacv1.PolicyRule{

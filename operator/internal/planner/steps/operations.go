@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -81,6 +80,3 @@ func (s SplitTable) row() Row {
 		Event: "TableSplit", Look: StoreOnce,
 	}
 }
-
-// Do implements Step.
-func (s SplitTable) Do(ctx context.Context, by Executor) error { return by.SplitTable(ctx, s) }

@@ -560,3 +560,6 @@ func (s FinalizeUpgrade) Do(ctx context.Context, by Executor) error {
 
 // Do implements Step.
 func (s TryPod) Do(ctx context.Context, by Executor) error { return by.TryPod(ctx, s) }
+
+// Do implements Step.
+func (s SplitTable) Do(ctx context.Context, by Executor) error { return by.SplitTable(ctx, s) }
