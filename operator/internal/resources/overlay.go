@@ -83,7 +83,7 @@ func overlaid(pod *coreac.PodApplyConfiguration, component string, inputs Inputs
 	if err != nil {
 		return nil, fmt.Errorf("encode a pod: %w", err)
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, overlay, corev1.Pod{})
+	after, err := merged(before, overlay)
 	if err != nil {
 		return nil, refuse("it is no patch of a pod: %v", err)
 	}
@@ -101,6 +101,19 @@ func overlaid(pod *coreac.PodApplyConfiguration, component string, inputs Inputs
 		return rank(a, component) - rank(b, component)
 	})
 	return result, nil
+}
+
+// errDirective is a directive of a patch ($patch, $retainKeys and others) that is none.
+var errDirective = errors.New("a directive in it, a field that begins with $, is malformed")
+
+// merged is a pod with a patch. The library takes directives for well-formed, and panics where they are not.
+func merged(pod, patch []byte) (result []byte, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errDirective
+		}
+	}()
+	return strategicpatch.StrategicMergePatch(pod, patch, corev1.Pod{}) //nolint:wrapcheck // the caller says what it is about
 }
 
 func rank(container coreac.ContainerApplyConfiguration, component string) int {

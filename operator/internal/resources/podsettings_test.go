@@ -241,6 +241,7 @@ func TestRefusedOverlays(t *testing.T) {
 		{`{"spec": {"sidecars": [{"name": "a"}]}}`, "sidecars"},
 		{`{"spec": {"hostNme": "x"}}`, `unknown field "hostNme"`},
 		{`{"spec": {"priority": "high"}}`, "it is no patch of a pod"},
+		{`{"spec": {"$retainKeys": [{}]}}`, "a directive in it, a field that begins with $, is malformed"},
 		{`{"spec": null}`, "spec must not be removed"},
 		{`{"spec": {"hostNetwork": true}}`, "spec.hostNetwork must not be changed"},
 		{`{"spec": {"serviceAccountName": "admin"}}`, "spec.serviceAccountName must not be changed"},
