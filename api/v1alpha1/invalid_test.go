@@ -176,7 +176,8 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"moving none at a time", manifest("box", "{recovery: {maxConcurrentReplacements: 0}}"),
-			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: spec.recovery.maxConcurrentReplacements in body should be greater than or equal to 1",
+			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: spec.recovery.maxConcurrentReplacements in body should be " +
+				"greater than or equal to 1",
 		},
 		{
 			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),

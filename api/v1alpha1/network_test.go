@@ -146,7 +146,8 @@ func TestInvalidNetworks(t *testing.T) {
 		},
 		{
 			"clients without number", onPool("cidr: 192.168.101.0/24, clients: 300"),
-			"spec.network.attachments[0].addresses.clients: Invalid value: 300: spec.network.attachments[0].addresses.clients in body should be less than or equal to 256",
+			"spec.network.attachments[0].addresses.clients: Invalid value: 300: spec.network.attachments[0].addresses.clients in body " +
+				"should be less than or equal to 256",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

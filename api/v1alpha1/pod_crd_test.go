@@ -41,7 +41,8 @@ func TestPodSettings(t *testing.T) {
 // An API server keeps what it does not know of an overlay, and drops it elsewhere.
 func TestOverlaysAreKept(t *testing.T) {
 	server := newAPIServer(t)
-	object := server.read(t, manifest("box", "{masters: {pod: {other: 1, overlay: {spec: {containers: [{name: agent, resizePolicy: []}]}}}}}"))
+	const overlay = "{spec: {containers: [{name: agent, resizePolicy: []}]}}"
+	object := server.read(t, manifest("box", "{masters: {pod: {other: 1, overlay: "+overlay+"}}}"))
 	pruning.Prune(object.Object, server.structural, true)
 	text, err := json.Marshal(object.Object)
 	if err != nil {

@@ -253,9 +253,10 @@ func TestFailedPodTellsWhy(t *testing.T) {
 	h.mustLook("bad", 3)
 	pod := h.perfPods("bad")[0]
 	pod.Status.Phase = corev1.PodFailed
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: resources.ContainerName(&pod), State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: resources.ContainerName(&pod)}}
+	pod.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{
 		ExitCode: 2, Reason: "Error", Message: "usage\nerror: unexpected argument '--tablePrefix' found\n",
-	}}}}
+	}
 	if err := h.client.Status().Update(t.Context(), &pod); err != nil {
 		t.Fatal(err)
 	}

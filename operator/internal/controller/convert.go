@@ -143,8 +143,8 @@ func imageTrouble(pod *corev1.Pod, container *corev1.ContainerStatus) string {
 		what = "has no program that can be started"
 	}
 	if container.Name != resources.ContainerName(pod) {
-		return fmt.Sprintf("image %s of init container %s %s: set another one in the overlay that adds the container (kubectl describe pod %s)",
-			container.Image, container.Name, what, pod.Name)
+		return fmt.Sprintf("image %s of init container %s %s: set another one in the overlay that adds the container "+
+			"(kubectl describe pod %s)", container.Image, container.Name, what, pod.Name)
 	}
 	return fmt.Sprintf("image %s %s: set spec.image, or the operator's storeImage, to an image of the store (kubectl describe pod %s)",
 		container.Image, what, pod.Name)

@@ -79,16 +79,20 @@ func TestProcessAndTrouble(t *testing.T) {
 		{"its sidecar runs, and it does not", beside(waiting("CrashLoopBackOff", "back-off 10s", nil), corev1.ContainerStatus{
 			Name: "agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}), facts.ProcessAbsent, "CrashLoopBackOff: back-off 10s"},
-		{"it runs, and its sidecar does not", beside(corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-			Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-		}}}, corev1.ContainerStatus{
+		{"it runs, and its sidecar does not", beside(corev1.PodStatus{
+			Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+				Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
+		}, corev1.ContainerStatus{
 			Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 		}), facts.ProcessRunning, ""},
 		{"an init container fails before it", corev1.PodStatus{
 			Phase: corev1.PodPending, ContainerStatuses: waiting("PodInitializing", "", nil).ContainerStatuses,
 			InitContainerStatuses: []corev1.ContainerStatus{
 				{Name: "first", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
-				{Name: "second", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "no"}}},
+				{Name: "second", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "no"},
+				}},
 			},
 		}, facts.ProcessAbsent, "init container second: CrashLoopBackOff: no"},
 		{

@@ -13,7 +13,9 @@ import (
 
 // A volume that is kept waits for its claim by name. The scheduler has counted on a new one, and has placed the pod elsewhere.
 func TestPodsThatCannotUseTheirVolumes(t *testing.T) {
-	waiting := corev1.ContainerStatus{Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	waiting := corev1.ContainerStatus{
+		Name: v1alpha1.ComponentMaster, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}
 	restarting := corev1.ContainerStatus{Name: v1alpha1.ComponentMaster, State: waiting.State, RestartCount: 1}
 	anywhere := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
 	for name, test := range map[string]struct {

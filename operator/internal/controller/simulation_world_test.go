@@ -218,7 +218,9 @@ func (s *simulation) setStatus(name string, isReady bool) {
 				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(s.now)},
 			}
 		}
-		container := corev1.ContainerStatus{Name: resources.ContainerName(pod), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+		container := corev1.ContainerStatus{
+			Name: resources.ContainerName(pod), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}
 		if p := s.processes[pod.UID]; !p.crashedAt.IsZero() {
 			container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.crashedAt)}
 		}

@@ -94,7 +94,9 @@ func TestNoOverlayChangesTheProcess(t *testing.T) {
 				t.Errorf("%s gives the process %s of %s", text, &other, name)
 			}
 		}
-		keepsVolume := func(volume coreac.VolumeApplyConfiguration) bool { return reflect.DeepEqual(volume, plain.Spec.Volumes[0]) }
+		keepsVolume := func(volume coreac.VolumeApplyConfiguration) bool {
+			return reflect.DeepEqual(volume, plain.Spec.Volumes[0])
+		}
 		if built.Spec.HostNetwork != nil || built.Spec.ServiceAccountName != nil || built.Spec.NodeName != nil ||
 			!reflect.DeepEqual(built.Labels, plain.Labels) || !slices.ContainsFunc(built.Spec.Volumes, keepsVolume) {
 			t.Errorf("%s gives %+v", text, built.Spec)

@@ -384,7 +384,9 @@ func TestSidecars(t *testing.T) {
 	}
 	e.Pod.Status.ContainerStatuses = append([]corev1.ContainerStatus{agent}, e.Pod.Status.ContainerStatuses...)
 	got := why.Explain(e).Text(styleless)
-	for _, want := range []string{"The process of pod box-master-0-bcdfg is ready, and its container agent is not: ImagePullBackOff", "-c agent"} {
+	for _, want := range []string{
+		"The process of pod box-master-0-bcdfg is ready, and its container agent is not: ImagePullBackOff", "-c agent",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it says %q, and not %q", got, want)
 		}
