@@ -526,17 +526,17 @@ func leavesMisplaced(o facts.Observed) planner.Plan {
 
 // seesCachedMembers believes the cache of StoreMembers.
 func seesCachedMembers(o *simulatedOperator, live client.Reader) client.Reader {
-	cached := func(list client.ObjectList) bool {
+	cached := func(_ context.Context, list client.ObjectList, _ []client.ListOption) (bool, error) {
 		heads, ofHeads := list.(*metav1.PartialObjectMetadataList)
 		if !ofHeads || heads.Kind != "StoreMemberList" {
-			return false
+			return false, nil
 		}
 		for key, object := range o.cache.cache {
 			if key.kind == kindOf[*v1alpha1.StoreMember]() {
 				heads.Items = append(heads.Items, metav1.PartialObjectMetadata{ObjectMeta: *object.(*v1alpha1.StoreMember).ObjectMeta.DeepCopy()})
 			}
 		}
-		return true
+		return true, nil
 	}
 	return lyingReader{Reader: live, list: cached}
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{
-    BLOCK_BYTES, Backup, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout, Output,
-    SUPERBLOCK_BYTES, Storage,
+    BLOCK_BYTES, Backup, BackupEvent, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout,
+    Output, SUPERBLOCK_BYTES, Storage,
 };
 use fuzz::bounded_target;
 use wire::entry::RawEntry;
@@ -26,8 +26,8 @@ impl Output for Said {
     fn answer(&mut self, _to: ReplyTo, _answer: Answer) {
         self.answers += 1;
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        assert!(!text.is_empty());
+    fn report(&mut self, event: BackupEvent) {
+        assert!(!event.to_string().is_empty());
     }
     fn released(&mut self, inventory: Inventory) {
         self.released.push(inventory);

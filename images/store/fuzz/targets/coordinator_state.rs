@@ -5,7 +5,7 @@
 use coordinator::checkpoint::{self, Header};
 use coordinator::state::journal::{Loaded, Writer, load};
 use coordinator::state::{Changes, Pair};
-use coordinator::{Config, Coordinator, Output};
+use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use fuzz::bounded_target;
 use prost::Message;
 use wire::ids::ReplyTo;
@@ -18,7 +18,7 @@ impl Output for Nobody {
     fn reply(&mut self, _to: ReplyTo, _payload: &[u8]) {}
     fn send_member(&mut self, _connection: u64, _message: ToShard) {}
     fn close_member(&mut self, _connection: u64) {}
-    fn log_message(&mut self, _level: u32, _text: &str) {}
+    fn report(&mut self, _event: CoordinatorEvent) {}
 }
 
 fn says(coordinator: &mut Coordinator, connection: u64, kind: shard::Kind) {
@@ -121,7 +121,7 @@ fn read_checkpoint(is_whole: bool, data: &[u8]) {
     };
     match checkpoint::decode(&bytes) {
         Ok((_, pairs)) => restore(pairs),
-        Err(text) => assert!(!text.is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

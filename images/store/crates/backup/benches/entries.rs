@@ -2,7 +2,7 @@
 //! with its checksum before, and the first one's, which has that done.
 
 use backup::testing::MemoryStorage;
-use backup::{Backup, Config, Durability, Inventory, Output};
+use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::format::{FIRST_FORMAT, Formats};
@@ -25,7 +25,7 @@ impl Output for Silence {
     fn answer(&mut self, _: ReplyTo, answer: Answer) {
         assert_eq!(answer.status, Status::Ok);
     }
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, _: Inventory) {}
 }
 

@@ -14,6 +14,7 @@ use crate::checkpoint::CHECKPOINT_LOG;
 use crate::commit::Commit;
 use crate::config::Config;
 use crate::device::Device;
+use crate::event::BackupEvent;
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
 use crate::inventory::Inventory;
@@ -24,8 +25,8 @@ use crate::storage::{Storage, StorageError};
 pub trait Output {
     /// Answers an append, a keep-alive or a free; each exactly once, unless the process ends before.
     fn answer(&mut self, to: ReplyTo, answer: Answer);
-    /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
-    fn log_message(&mut self, level: u32, text: &str);
+    /// Something has happened that belongs in the log.
+    fn report(&mut self, event: BackupEvent);
     /// A log that [`Backup::begin_recovery`] asked for is fenced for ever, and its master's lease has run out.
     fn released(&mut self, inventory: Inventory);
 }
@@ -69,8 +70,8 @@ pub struct Backup<S> {
     pub(crate) recovering: BTreeMap<ServerId, u64>,
     pub(crate) commit: Commit,
     pub(crate) opened_at: Time,
-    /// What to say at the next opportunity, and at which level.
-    pub(crate) notices: Vec<(u32, String)>,
+    /// To be reported at the next opportunity.
+    pub(crate) unreported: Vec<BackupEvent>,
     pub(crate) retired: Option<String>,
     pub(crate) appends: u64,
     pub(crate) bytes_appended: u64,
@@ -311,21 +312,20 @@ impl<S: Storage> Backup<S> {
             && let Some(content) = frame.content()
         {
             let replica = content.replica;
-            let text = format!("backup: frame {number}: {replica} {damage}");
-            self.notices.push((1, text));
+            self.unreported.push(BackupEvent::ReplicaDamaged {
+                frame: number,
+                replica,
+                damage,
+            });
         }
     }
 
     /// The storage is not trusted with anything new.
     pub(crate) fn retire(&mut self, error: &StorageError, out: &mut impl Output) {
         if self.retired.is_none() {
-            out.log_message(
-                1,
-                &format!(
-                    "backup: the storage has failed, nothing new is accepted and what it holds is copied elsewhere; \
-                     replace it and restart this server: {error}"
-                ),
-            );
+            out.report(BackupEvent::Retired {
+                error: error.clone(),
+            });
             self.retired = Some(error.0.clone());
             self.note_failure();
         }

@@ -13,6 +13,7 @@ use wire::peer::{Filter, ReadEntries, Role, Status};
 
 use crate::backup::Backup;
 use crate::device::WalkError;
+use crate::event::BackupEvent;
 use crate::record::Damage;
 use crate::storage::Storage;
 
@@ -54,10 +55,12 @@ impl<S: Storage> Backup<S> {
             Refusal::Malformed { offset, error } => {
                 self.frames[number].doubt();
                 let replica = read.replica;
-                let text = format!(
-                    "backup: frame {number}: {replica} has no entry at offset {offset}, from where one was asked for: {error}"
-                );
-                self.notices.push((1, text));
+                self.unreported.push(BackupEvent::NoEntryAt {
+                    frame: number,
+                    replica,
+                    offset,
+                    error,
+                });
             }
         }
         (Status::Mismatch, 0)

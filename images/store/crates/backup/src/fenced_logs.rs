@@ -6,6 +6,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 
 use crate::backup::{Backup, Output};
+use crate::event::BackupEvent;
 use crate::storage::{Storage, StorageError};
 
 impl<S: Storage> Backup<S> {
@@ -83,13 +84,8 @@ impl<S: Storage> Backup<S> {
     pub(crate) fn cannot_sync(&mut self, error: &StorageError, out: &mut impl Output) {
         for (log, &needed) in &self.recovering {
             if needed > self.device.syncs.completed {
-                out.log_message(
-                    1,
-                    &format!(
-                        "backup: the storage cannot sync what it holds of {log}, which is being recovered, so nothing of it is given out \
-                         until it is asked for again: {error}"
-                    ),
-                );
+                let (log, error) = (*log, error.clone());
+                out.report(BackupEvent::LogNotSynced { log, error });
             }
         }
     }

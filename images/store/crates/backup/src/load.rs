@@ -7,6 +7,7 @@ use wire::bugs::{Bug, is_planted};
 
 use crate::copies::{Copies, PLACES};
 use crate::device::Device;
+use crate::event::BackupEvent;
 use crate::frame::Frame;
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES};
 use crate::record::{Content, Damage, HEADER_BYTES, Header};
@@ -31,7 +32,7 @@ pub(crate) struct Loaded {
     /// `None`: its header cannot be read; it holds nothing and takes nothing.
     pub frame: Option<Frame>,
     /// Worth saying.
-    pub notice: Option<String>,
+    pub event: Option<BackupEvent>,
 }
 
 /// A place with a header that is as it was written.
@@ -63,9 +64,10 @@ pub(crate) fn load<S: Storage>(
     if let Err(error) = device.storage.read(device.layout.head(number), &mut head) {
         return Ok(Loaded {
             frame: None,
-            notice: Some(format!(
-                "backup: frame {number} is out of use, its header cannot be read: {error}"
-            )),
+            event: Some(BackupEvent::FrameUnreadable {
+                frame: number,
+                error,
+            }),
         });
     }
     let places = Places::of(&head, device);
@@ -83,10 +85,10 @@ pub(crate) fn load<S: Storage>(
             kept: newest,
         },
     };
-    let notice = notice(number, &verdict, &places, past);
+    let event = event_of(number, &verdict, &places, past);
     Ok(Loaded {
         frame: Some(places.replace_traces(number, &verdict, device, past)?),
-        notice,
+        event,
     })
 }
 
@@ -284,18 +286,20 @@ fn judge<S: Storage>(
     }
 }
 
-fn notice(number: u32, verdict: &Verdict, places: &Places, past: Past) -> Option<String> {
+fn event_of(frame: u32, verdict: &Verdict, places: &Places, past: Past) -> Option<BackupEvent> {
     match verdict.content {
         Some(Content {
             replica,
             damage: Some(damage),
             ..
-        }) => Some(format!("backup: frame {number}: {replica} {damage}")),
+        }) => Some(BackupEvent::ReplicaDamaged {
+            frame,
+            replica,
+            damage,
+        }),
         None if !places.broken.is_empty() && (past.complete || verdict.kept.is_none()) => {
-            Some(format!(
-                "backup: frame {number} has a damaged header: if it held a replica, that is lost here"
-            ))
+            Some(BackupEvent::HeaderDamaged { frame })
         }
-        _ => None,
+        Some(_) | None => None,
     }
 }

@@ -4,6 +4,7 @@
 //! gone to the disk.
 
 use crate::backup::{Backup, Output};
+use crate::event::BackupEvent;
 use crate::layout::Layout;
 use crate::record::Superblock;
 use crate::storage::{Scope, Storage, StorageError};
@@ -65,13 +66,8 @@ impl<S: Storage> Backup<S> {
         fencing.copies.distrust(&fencing.syncs);
         for &log in self.recovering.keys() {
             if !self.fencing.durable.covers(log) {
-                out.log_message(
-                    1,
-                    &format!(
-                        "backup: the storage cannot note that {log} is being recovered, so nothing of it is given out \
-                         until it is asked for again: {error}"
-                    ),
-                );
+                let error = error.clone();
+                out.report(BackupEvent::FenceNotWritten { log, error });
             }
         }
         self.retire(error, out);

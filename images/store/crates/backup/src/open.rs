@@ -11,6 +11,7 @@ use crate::commit::Commit;
 use crate::config::Config;
 use crate::copies::{Copies, PLACES, Syncs};
 use crate::device::Device;
+use crate::event::BackupEvent;
 use crate::fences::Fences;
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
@@ -129,7 +130,7 @@ impl<S: Storage> Backup<S> {
             });
         }
         config.format = config.format.max(superblock.format);
-        let notice = fit(&mut storage, &superblock, &mut config)?;
+        let fitted = fit(&mut storage, &superblock, &mut config)?;
         let same_kernel = superblock.boot_id == config.boot_id;
         let past = Past {
             complete: superblock.clean || same_kernel && !superblock.failed,
@@ -137,7 +138,7 @@ impl<S: Storage> Backup<S> {
             cached: same_kernel && !superblock.clean,
         };
         let mut backup = Backup::empty(now, config, storage);
-        backup.notices.extend(notice);
+        backup.unreported.extend(fitted);
         backup.fencing = Fencing::found(superblock.fences, copies);
         backup.load(past)?;
         Ok(backup.ready()?)
@@ -181,7 +182,7 @@ impl<S: Storage> Backup<S> {
             recovering: BTreeMap::new(),
             commit: Commit::default(),
             opened_at: now,
-            notices: Vec::new(),
+            unreported: Vec::new(),
             retired: None,
             appends: 0,
             bytes_appended: 0,
@@ -193,7 +194,7 @@ impl<S: Storage> Backup<S> {
     fn load(&mut self, past: Past) -> Result<(), StorageError> {
         for number in 0..self.config.frame_count {
             let loaded = load::load(number, &mut self.device, past)?;
-            self.notices.extend(loaded.notice.map(|text| (1, text)));
+            self.unreported.extend(loaded.event);
             self.frames.push(loaded.frame);
             let Some(frame) = &loaded.frame else { continue };
             match frame.content().map(|content| content.replica) {
@@ -272,7 +273,7 @@ fn fit(
     storage: &mut impl Storage,
     superblock: &Superblock,
     config: &mut Config,
-) -> Result<Option<(u32, String)>, OpenError> {
+) -> Result<Option<BackupEvent>, OpenError> {
     let (found, wanted) = (superblock.frame_count, config.frame_count);
     if found == wanted {
         return Ok(None);
@@ -287,24 +288,19 @@ fn fit(
                 frames: found,
                 error,
             })?;
-        let text = format!(
-            "backup: the storage keeps its {found} frames, though only {wanted} are asked for; to have fewer, start with an empty storage once the \
-             other backups hold all replicas"
-        );
-        return Ok(Some((3, text)));
+        return Ok(Some(BackupEvent::FramesKept { found, wanted }));
     }
     let layout = config.layout();
     if let Err(error) = storage.grow(layout.total_bytes()) {
         config.frame_count = found;
-        let text = format!(
-            "backup: the storage keeps its {found} frames, though {wanted} are asked for, because it cannot grow: {error}; give it more room and \
-             restart this server"
-        );
-        return Ok(Some((2, text)));
+        return Ok(Some(BackupEvent::CannotGrow {
+            found,
+            wanted,
+            error,
+        }));
     }
     empty_frames(storage, &layout, found)?;
-    let text = format!("backup: the storage has {wanted} frames from now on; it had {found}");
-    Ok(Some((3, text)))
+    Ok(Some(BackupEvent::Grown { found, wanted }))
 }
 
 /// The cluster that a storage belongs to, as far as that can be told without opening it; `None`: it is empty, or what it is shows when it is opened.

@@ -9,6 +9,7 @@ use wire::time::Time;
 
 use crate::backup::{Backup, Output};
 use crate::device::WalkError;
+use crate::event::BackupEvent;
 use crate::fences::TooMany;
 use crate::frame::State;
 use crate::inventory::{Flaw, Inventory, ReplicaInfo};
@@ -22,22 +23,13 @@ impl<S: Storage> Backup<S> {
     /// note the fence, or sync the log, says so and releases nothing: whoever recovers asks again, or does without it.
     pub fn begin_recovery(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
         if let Err(TooMany) = self.fencing.fences.raise(log) {
-            out.log_message(
-                1,
-                &format!(
-                    "backup: {log} cannot be recovered from here: {MAX_FENCES} server indexes have been recovered already, \
-                     and a storage notes no more; empty this backup's storage once the others hold all replicas"
-                ),
-            );
+            out.report(BackupEvent::TooManyFences { log });
             return;
         }
         self.refuse_fenced(out);
         // One for each fence, and more only where incarnations of one server are recovered one after the other.
         if self.recovering.len() >= 2 * MAX_FENCES && !self.recovering.contains_key(&log) {
-            out.log_message(
-                2,
-                &format!("backup: too many recoveries at once, that of {log} must ask again"),
-            );
+            out.report(BackupEvent::TooManyRecoveries { log });
             return;
         }
         if !self.recovering.contains_key(&log) {

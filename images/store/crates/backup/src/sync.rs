@@ -18,8 +18,8 @@ impl<S: Storage> Backup<S> {
     /// Does what is due: begins syncs, releases logs whose time has come, says what is to be said. Called after every batch of other
     /// calls, and no later than at the time returned.
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
-        for (level, notice) in std::mem::take(&mut self.notices) {
-            out.log_message(level, &notice);
+        for event in std::mem::take(&mut self.unreported) {
+            out.report(event);
         }
         if now >= self.forget_promises_at {
             self.promises.retain(|_, until| *until > now);

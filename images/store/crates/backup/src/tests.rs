@@ -26,15 +26,15 @@ pub(crate) const SEGMENT_BYTES: u32 = 4096;
 pub(crate) struct Said {
     pub answers: Vec<(u64, Answer)>,
     pub released: Vec<Inventory>,
-    pub messages: Vec<String>,
+    pub events: Vec<BackupEvent>,
 }
 
 impl Output for Said {
     fn answer(&mut self, to: ReplyTo, answer: Answer) {
         self.answers.push((to.nonce, answer));
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        self.messages.push(text.to_owned());
+    fn report(&mut self, event: BackupEvent) {
+        self.events.push(event);
     }
     fn released(&mut self, inventory: Inventory) {
         self.released.push(inventory);
@@ -288,7 +288,14 @@ impl Rig {
         self.config.layout().data(number)
     }
 
-    pub fn said(&self, part: &str) -> bool {
-        self.said.messages.iter().any(|text| text.contains(part))
+    pub fn has_reported(&self, event: &BackupEvent) -> bool {
+        self.said.events.contains(event)
+    }
+
+    /// Whether damage of a replica was reported that is meant.
+    pub fn has_reported_damage(&self, of: ReplicaId, is_meant: impl Fn(&Damage) -> bool) -> bool {
+        self.said.events.iter().any(|event| {
+            matches!(event, BackupEvent::ReplicaDamaged { replica, damage, .. } if *replica == of && is_meant(damage))
+        })
     }
 }

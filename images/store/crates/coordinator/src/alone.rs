@@ -8,7 +8,7 @@ use wire::member::{BackupReport, Hello, ToShard};
 use wire::time::Time;
 
 use crate::store::Store;
-use crate::{Config, Output};
+use crate::{Config, CoordinatorEvent, Output};
 
 /// What was sent, by connection: that of server `n` is `100 + n`.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Output for Said {
         self.0.extend(message.kind.map(|kind| (connection, kind)));
     }
     fn close_member(&mut self, _: u64) {}
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: CoordinatorEvent) {}
 }
 
 impl Said {

@@ -12,12 +12,10 @@ mod alone;
 mod balancing;
 mod config;
 mod directory;
-mod event;
 mod events;
 mod hindrance;
 mod journaled;
 pub mod leader;
-pub mod level;
 mod liveness;
 mod movement;
 pub mod orders;
@@ -28,6 +26,7 @@ mod position;
 mod records;
 mod recovery;
 mod registry;
+pub mod reports;
 mod resource;
 mod resources;
 mod root;
@@ -39,12 +38,12 @@ mod store;
 pub use balancing::{Balancing, Rules as BalancingRules};
 pub use config::{Config, Limits};
 pub use directory::leases::TERM_NS as LEASE_TERM_NS;
-pub use event::Event;
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
     SettingsOrder, SpecVersion, SplitOrder, SplitTableError, TableSplit, TabletTable,
 };
 pub use output::Output;
-pub use root::{Coordinator, RestoreError};
+pub use reports::{CoordinatorEvent, RestoreError};
+pub use root::Coordinator;
 pub use state::checkpoint;

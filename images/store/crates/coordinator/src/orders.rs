@@ -4,7 +4,7 @@ mod splits;
 
 use wire::format::Formats;
 use wire::ids::ServerId;
-use wire::member::Settings;
+use wire::member::{ImpossibleSettings, Settings};
 
 use crate::hindrance::{Hindrance, joined};
 pub use crate::records::SpecVersion;
@@ -383,8 +383,12 @@ impl core::fmt::Display for Copies {
 /// Why settings are not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsError {
-    /// A text that names what cannot be, and what to do.
-    NotPossible(String),
+    Impossible(ImpossibleSettings),
+    /// This server's log has no copies, and where copies go is said when a server is started.
+    WithoutCopies {
+        server: ServerId,
+        member: String,
+    },
     /// There would be fewer copies, and the order does not say that this is meant.
     FewerCopies {
         asked: Copies,
@@ -409,7 +413,12 @@ pub enum SettingsError {
 impl core::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            SettingsError::NotPossible(why) | SettingsError::DoesNotLead(why) => f.write_str(why),
+            SettingsError::Impossible(why) => why.fmt(f),
+            SettingsError::WithoutCopies { server, member } => write!(
+                f,
+                "replicas cannot be set while server {server} of member {member:?} runs without copies: start all servers with copies (-r) first"
+            ),
+            SettingsError::DoesNotLead(why) => f.write_str(why),
             SettingsError::FewerCopies { asked, in_force } => write!(
                 f,
                 "there would be fewer copies: {asked}, while {in_force} are in force, and the request does not say that this is meant. \

@@ -4,7 +4,7 @@ use wire::ids::ReplyTo;
 use wire::member::{Refused, RefusedReason, ToShard, coordinator};
 use wire::rpc::RetryResponse;
 
-use crate::event::Event;
+use crate::reports::CoordinatorEvent;
 
 /// What a driver does for the coordinator.
 pub trait Output {
@@ -14,12 +14,8 @@ pub trait Output {
     fn send_member(&mut self, connection: u64, message: ToShard);
     /// Closes a member connection after what was sent on it before. Not reported back by `member_closed`.
     fn close_member(&mut self, connection: u64);
-    /// For people. Levels as in the wire protocol: 1 error, 2 warning, 3 notice, 4 debug.
-    fn log_message(&mut self, level: u32, text: &str);
-    /// Something has happened: a line of the log, unless the driver also looks at what it was.
-    fn report(&mut self, event: Event) {
-        self.log_message(event.level(), &event.to_string());
-    }
+    /// Something has happened that belongs in the log.
+    fn report(&mut self, event: CoordinatorEvent);
     /// Ends the process at once, as a crash would. A driver that has no process to end leaves it out.
     fn end_process(&mut self) {}
 }

@@ -9,8 +9,8 @@ use wire::ids::ReplyTo;
 use wire::member::ToCoordinator;
 use wire::time::Time;
 
-use crate::level;
 use crate::outbox::{self, Limits, Outbox, Sink};
+use crate::reports::StateEvent;
 use crate::state::file::{FileKeeper, NoFile, Write, Written};
 use crate::status::{ClusterStatus, StateWait};
 use crate::{Coordinator, Output as _};
@@ -98,10 +98,8 @@ impl<A> Sole<A> {
         let next = self.act(|coordinator, out| coordinator.tick(now, out));
         self.end_round(now)?;
         if self.outbox.is_overfull() {
-            let text = format!(
-                "more waits for the state to be noted than this process can hold ({WHY}): it is to start anew"
-            );
-            self.act(|_, out| out.log_message(level::ERROR, &text));
+            let event = StateEvent::Overfull { waits_for: WHY };
+            self.act(|_, out| out.report(event.into()));
             self.outbox.put(Output::EndProcess);
         }
         Ok(next)

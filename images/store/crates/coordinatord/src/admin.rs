@@ -357,7 +357,9 @@ impl Admin for Service {
             .ask(|answer| Question::SetSettings { order, answer })
             .await?;
         let set = set.map_err(|error| match error {
-            SettingsError::NotPossible(_) => Status::invalid_argument(error.to_string()),
+            SettingsError::Impossible(_) | SettingsError::WithoutCopies { .. } => {
+                Status::invalid_argument(error.to_string())
+            }
             SettingsError::FewerCopies { .. }
             | SettingsError::OtherCopies { .. }
             | SettingsError::NotNewer { .. }

@@ -15,7 +15,7 @@ use coordinator::outbox::Limits;
 use coordinator::sole::{Output, Sole};
 use coordinator::state::file::{FileKeeper, NoFile, Written};
 use coordinator::status::{ClusterStatus, Draining, Event, Loss, Migration, TablePage};
-use daemon::logging::{log_message, set_log_level};
+use daemon::logging::{report, set_log_level};
 use daemon::runtime::end_process;
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
@@ -351,8 +351,7 @@ impl Driver {
                 }
                 Output::CloseMember(session) => self.members.end(session, io),
                 Output::Deferred(answer) => answer(),
-                Output::Log(level, text) => log_message(level, &text),
-                Output::Event(event) => log_message(event.level(), &event.to_string()),
+                Output::Report(event) => report(event.level(), &event),
                 Output::EndProcess => end_process(),
                 Output::State(write) => self.file.as_mut().ok_or(NoFile)?.submit(write)?,
             }

@@ -1,10 +1,12 @@
 //! Log lines, on standard error.
 
+use core::fmt::Display;
 use std::sync::{Mutex, OnceLock};
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use wire::level::Level as EventLevel;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
@@ -140,12 +142,49 @@ fn silent(target: &str) -> tracing_subscriber::filter::Directive {
     }
 }
 
-/// A line of a pure crate, with the wire protocol's levels: 1 error, 2 warning, 3 notice, 4 debug.
-pub fn log_message(level: u32, text: &str) {
+/// Writes the line of a pure crate's event. An event whose level is off is not formatted.
+pub fn report(level: EventLevel, event: &impl Display) {
     match level {
-        0 | 1 => tracing::error!("{text}"),
-        2 => tracing::warn!("{text}"),
-        3 => tracing::info!("{text}"),
-        _ => tracing::debug!("{text}"),
+        EventLevel::Error => tracing::error!("{event}"),
+        EventLevel::Warning => tracing::warn!("{event}"),
+        EventLevel::Notice => tracing::info!("{event}"),
+        EventLevel::Debug => tracing::debug!("{event}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::fmt;
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Counts how often it was formatted.
+    struct Counted<'a>(&'a Cell<u32>);
+
+    impl Display for Counted<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.set(self.0.get() + 1);
+            f.write_str("line")
+        }
+    }
+
+    #[test]
+    fn an_event_whose_level_is_off_is_not_formatted() {
+        let formatted = Cell::new(0);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::WARN)
+            .with_writer(std::io::sink)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for level in [EventLevel::Notice, EventLevel::Debug] {
+                report(level, &Counted(&formatted));
+            }
+            assert_eq!(formatted.get(), 0);
+            for level in [EventLevel::Error, EventLevel::Warning] {
+                report(level, &Counted(&formatted));
+            }
+            assert_eq!(formatted.get(), 2);
+        });
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use master::{Config, Identity, Output, Shard};
+use master::{Config, Identity, Output, Shard, ShardEvent};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::format::FIRST_FORMAT;
 use wire::ids::{ReplyTo, ServerId, TableId};
@@ -19,7 +19,7 @@ struct Silence;
 impl Output for Silence {
     fn reply(&mut self, _: ReplyTo, _: &[&[u8]]) {}
     fn send_coordinator(&mut self, _: ToCoordinator) {}
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: ShardEvent) {}
 }
 
 struct Bed {

@@ -1,7 +1,7 @@
 //! What a shard takes for one request, without network.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use master::{Config, Identity, Output, Shard};
+use master::{Config, Identity, Output, Shard, ShardEvent};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
@@ -29,7 +29,7 @@ impl Output for Buffer {
         }
     }
     fn send_coordinator(&mut self, _message: ToCoordinator) {}
-    fn log_message(&mut self, _level: u32, _text: &str) {}
+    fn report(&mut self, _event: ShardEvent) {}
 }
 
 struct Bed {

@@ -16,6 +16,7 @@ mod membership;
 mod movers;
 mod output;
 mod replicas;
+mod reports;
 mod shard;
 mod stats;
 mod waiting;
@@ -24,6 +25,10 @@ pub use config::{Config, Identity, Replication};
 pub use data::replay::{Replay, ReplayError, ReplayStats};
 pub use log::{Durability, LogPosition, Room};
 pub use output::{Channel, DriverCounters, Lender, Output, Session};
+pub use reports::{
+    Brought, ClientEvent, Conflict, MembershipEvent, MigrationError, MigrationEvent, NoRoomHere,
+    RecoveryError, RecoveryEvent, Refusal, ReplicasEvent, ShardEvent, SourceError,
+};
 pub use shard::Shard;
 pub use stats::Stats;
 

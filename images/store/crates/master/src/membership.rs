@@ -10,12 +10,13 @@ use wire::time::Time;
 use crate::data::leases::Leases;
 use crate::data::tablets::overlap;
 use crate::output::{Output, Session};
+use crate::reports::Refusal;
 
 /// Where the shard stands with the coordinator.
 #[derive(Default)]
 pub(crate) struct Membership {
     pub enlisted: Option<Enlisted>,
-    pub refusal: Option<String>,
+    pub refusal: Option<Refusal>,
     pub superseded: bool,
     /// The highest that a coordinator of this cluster has told; older ones are not obeyed any more.
     pub position: Option<Position>,
@@ -72,24 +73,13 @@ impl Membership {
     }
 
     /// Why a coordinator that says this is not to be obeyed; `None`: it is. One that says nothing is of an older build, or begins a new store.
-    pub fn outdated(&self, cluster_id: u64, position: Option<Position>) -> Option<String> {
+    pub fn outdated(&self, cluster_id: u64, position: Option<Position>) -> Option<Refusal> {
         let known = self.position.filter(|_| self.cluster_id() == cluster_id)?;
         let told = position?;
         if told.is_of_same_leader(&known) || told.term > known.term {
             return None;
         }
-        let what = match told.term == known.term {
-            true => {
-                "another one led in the same term: the coordinator's state was put back to an older one, and its status says what to do"
-            }
-            false => {
-                "a later one leads already: this connection leads to a coordinator that is to be ended, if it does not end by itself"
-            }
-        };
-        Some(format!(
-            "a coordinator of term {} ({:016x}) is not obeyed, for this server knows term {} ({:016x}); {what}",
-            told.term, told.nonce, known.term, known.nonce
-        ))
+        Some(Refusal::OldLeader { told, known })
     }
 
     /// A coordinator that is obeyed says how far it is.
@@ -108,8 +98,8 @@ impl Membership {
         waiting.any(|(_, waits)| overlap(waits, tablet))
     }
 
-    pub fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 
     pub fn silence_deadline(&self) -> Time {

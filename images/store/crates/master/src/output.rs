@@ -5,6 +5,8 @@ use core::ops::Range;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Settings, ToCoordinator};
 
+use crate::reports::ShardEvent;
+
 /// What a connection to a backup is for. A shard may have one of each to the same backup; nonces are of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
@@ -32,8 +34,8 @@ pub trait Output {
     /// time.
     fn recall<'l>(&mut self, _tokens: Range<u64>, _lend: &Lender<'l>) {}
     fn send_coordinator(&mut self, message: ToCoordinator);
-    /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
-    fn log_message(&mut self, level: u32, text: &str);
+    /// Something has happened that belongs in the log.
+    fn report(&mut self, event: ShardEvent);
 
     // What follows is for logs with replicas.
 

@@ -1,6 +1,6 @@
 //! What requests ask of the allocator, counted: the fast path nothing, and a request that is refused next to nothing.
 
-use master::{Config, Identity, Output, Shard};
+use master::{Config, Identity, Output, Shard, ShardEvent};
 use test_memory::{allocations, peak_of};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
@@ -26,8 +26,8 @@ impl Output for Replies {
         }
     }
     fn send_coordinator(&mut self, _message: ToCoordinator) {}
-    fn log_message(&mut self, _level: u32, text: &str) {
-        panic!("{text}");
+    fn report(&mut self, event: ShardEvent) {
+        panic!("{event}");
     }
 }
 

@@ -9,6 +9,7 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::backup::{Request, UnderWay};
+use crate::event::ReplicationEvent;
 use crate::replicator::Replicator;
 
 /// That disks are full is said as often as this, as long as it holds.
@@ -29,8 +30,7 @@ impl Replicator {
             return Ok(());
         };
         let Some(request) = backup.answered(now, nonce) else {
-            let text = format!("backup {id} has answered what it was not asked");
-            out.log_message(2, &text);
+            out.report(ReplicationEvent::UnknownAnswer { backup: id });
             return Ok(());
         };
         let status = if let Request::List = request.what {
@@ -46,8 +46,7 @@ impl Replicator {
             Status::Ok => self.done(id, request),
             Status::Fenced => {
                 if !std::mem::replace(&mut self.is_deposed, true) {
-                    let text = "this server's log is being recovered by others: it serves no more";
-                    out.log_message(1, text);
+                    out.report(ReplicationEvent::Deposed);
                 }
             }
             status => self.refused(now, id, request, status, out),
@@ -100,7 +99,10 @@ impl Replicator {
                 backup.was_tried = true;
                 return self.retire(id, out);
             }
-            Status::Mismatch => out.log_message(1, &mismatch(id, &request.what)),
+            Status::Mismatch => out.report(ReplicationEvent::Mismatch {
+                backup: id,
+                request: request.what,
+            }),
             _ => {}
         }
         let Request::Append { segment_id, .. } = request.what else {
@@ -125,35 +127,12 @@ impl Replicator {
             head.is_some_and(|head| head.replicas.len() < self.config.min_replicas)
         };
         let full = self.backups.values().filter(|backup| backup.is_full);
-        let count = full.count();
-        if count == 0 || now < self.full_told_until || !self.heads.iter().any(is_waiting) {
+        let full = full.count();
+        if full == 0 || now < self.full_told_until || !self.heads.iter().any(is_waiting) {
             return;
         }
         self.full_told_until = now + FULL_TOLD;
-        let text = format!(
-            "no backup has a free frame for this log's next segment: {count} of {} that are known are full, and writes wait until one has; give \
-             servers more room (a larger --segmentFrames or device, and a restart), or the store more servers",
-            self.backups.len()
-        );
-        out.log_message(1, &text);
+        let known = self.backups.len();
+        out.report(ReplicationEvent::BackupsFull { full, known });
     }
-}
-
-/// What a refusal means that no honest backup gives: it says what to do, for the replica is made again elsewhere.
-fn mismatch(id: ServerId, what: &Request) -> String {
-    let which = match *what {
-        Request::Append {
-            segment_id,
-            offset,
-            end,
-            ..
-        } => format!("bytes {offset} to {end} of segment {segment_id}"),
-        Request::Free { segment_id } => format!("the end of segment {segment_id}"),
-        Request::KeepAlive => "a keep-alive".to_owned(),
-        Request::List => "a question for what it holds".to_owned(),
-    };
-    format!(
-        "backup {id} refused {which}: what it holds differs from what this server sent, or was damaged on the way; the replica is made again \
-         elsewhere; if this comes again, replace that server's disk or memory"
-    )
 }

@@ -1,5 +1,6 @@
 //! The connection to one backup.
 
+use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,7 +38,8 @@ pub struct UnderWay {
     pub what: Request,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What a backup is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     Append {
         segment_id: u64,
@@ -54,6 +56,22 @@ pub enum Request {
         segment_id: u64,
     },
     List,
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Append {
+                segment_id,
+                offset,
+                end,
+                ..
+            } => write!(f, "bytes {offset} to {end} of segment {segment_id}"),
+            Request::Free { segment_id } => write!(f, "the end of segment {segment_id}"),
+            Request::KeepAlive => f.write_str("a keep-alive"),
+            Request::List => f.write_str("a question for what it holds"),
+        }
+    }
 }
 
 impl Request {

@@ -10,6 +10,7 @@ mod backup;
 mod config;
 mod draining;
 mod durability;
+mod event;
 mod floor;
 mod ghosts;
 mod heads;
@@ -25,7 +26,9 @@ mod sending;
 mod slow;
 mod strays;
 
+pub use backup::Request;
 pub use config::Config;
+pub use event::ReplicationEvent;
 pub use replicator::{Replicator, Report};
 
 use wire::ids::ServerId;
@@ -60,8 +63,8 @@ pub trait Output {
     fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]);
     /// Asks the coordinator to raise the log's open floor, durably; [`Replicator::floor_raised`] tells when it is.
     fn raise_open_floor(&mut self, segment_id: u64);
-    /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
-    fn log_message(&mut self, level: u32, text: &str);
+    /// Something has happened that belongs in the log.
+    fn report(&mut self, event: ReplicationEvent);
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use wire::time::Time;
 
 use crate::backup::{Backup, Link};
 use crate::config::Config;
+use crate::event::ReplicationEvent;
 use crate::floor::{Floor, Ghost};
 use crate::random::Random;
 use crate::segment::{Replica, Segment};
@@ -178,12 +179,12 @@ impl Replicator {
         let (id, needed) = (info.id, self.config.segment_bytes);
         let (is_retired, is_draining) = (info.is_retired, info.is_draining);
         if info.segment_bytes < needed && !self.backups.contains_key(&id) {
-            let text = format!(
-                "backup {id} on {} has frames of {} bytes, and gets no replicas of this log's segments of {needed} bytes: \
-                 to use it, start its server with larger segments and an empty storage",
-                info.host, info.segment_bytes
-            );
-            out.log_message(2, &text);
+            out.report(ReplicationEvent::FramesTooSmall {
+                backup: id,
+                host: info.host.clone(),
+                frame_bytes: info.segment_bytes,
+                segment_bytes: needed,
+            });
         }
         match self.backups.get_mut(&id) {
             Some(backup) => backup.info = info,
@@ -205,12 +206,10 @@ impl Replicator {
             return;
         };
         if !std::mem::replace(&mut backup.retired, true) {
-            let text = format!(
-                "backup {id} on {} has retired, and its replicas are made again elsewhere: replace its storage and restart its \
-                 server",
-                backup.info.host
-            );
-            out.log_message(2, &text);
+            out.report(ReplicationEvent::BackupRetired {
+                backup: id,
+                host: backup.info.host.clone(),
+            });
         }
         backup.strays.clear();
         self.lose_replicas(id, |_| true);

@@ -14,6 +14,7 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::backup::Backup;
+use crate::event::ReplicationEvent;
 use crate::replicator::Replicator;
 use crate::segment::{Replica, Segment};
 
@@ -43,18 +44,16 @@ impl Replicator {
             .collect();
         if self.has_namesake(&strays) {
             self.is_deposed = true;
-            let text = format!(
-                "backup {id} holds segments that another server has written under the id of this one, which was given out twice: the coordinator's state                  was put back to an older one; this server ends, and is to be started again"
-            );
-            return out.log_message(1, &text);
+            return out.report(ReplicationEvent::IdGivenOutTwice { backup: id });
         }
         for (segment_id, is_there) in self.compare(id, &strays) {
             if is_there {
                 strays.remove(&segment_id);
             } else {
-                let text =
-                    format!("backup {id} does not hold segment {segment_id} any more as it did");
-                out.log_message(2, &text);
+                out.report(ReplicationEvent::ReplicaGone {
+                    backup: id,
+                    segment_id,
+                });
                 self.lose_replica(segment_id, id);
             }
         }

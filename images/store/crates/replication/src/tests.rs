@@ -14,6 +14,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use wire::time::Time;
 
+use crate::ReplicationEvent;
 use world::{Outcome, World};
 
 #[derive(Clone, Debug)]
@@ -301,12 +302,11 @@ fn that_all_disks_are_full_is_said_and_appends_go_on_when_they_are_not() {
     world.pass(Duration::from_secs(5));
     assert!(!world.is_all_durable());
     let said = |world: &World| {
-        let texts = world.texts.iter();
-        texts
-            .filter(|text| text.contains("no backup has a free frame"))
-            .count()
+        let events = world.reports.iter();
+        let all_full = ReplicationEvent::BackupsFull { full: 3, known: 3 };
+        events.filter(|event| **event == all_full).count()
     };
-    assert_eq!(said(&world), 1, "{:?}", world.texts);
+    assert_eq!(said(&world), 1, "{:?}", world.reports);
     for at in 0..3 {
         world.full(at, false);
     }

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use backup::OpenError;
+use master::Refusal;
 
 /// With what to do, as [`fmt::Display`] writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum End {
     /// A backup has fenced the log that this server wrote.
     Deposed,
     /// The coordinator says so, perhaps before this server ever heard that it was let in; with its reason.
-    Superseded(Option<String>),
+    Superseded(Option<Refusal>),
 }
 
 impl End {
@@ -33,11 +34,16 @@ impl fmt::Display for End {
                 "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be started \
                  again",
             ),
-            End::Superseded(refusal) => write!(
-                f,
-                "this server was taken for dead or replaced: it ends, and can safely be started again ({})",
-                refusal.as_deref().unwrap_or("no reason is given")
-            ),
+            End::Superseded(refusal) => {
+                f.write_str(
+                    "this server was taken for dead or replaced: it ends, and can safely be started again (",
+                )?;
+                match refusal {
+                    Some(refusal) => refusal.fmt(f)?,
+                    None => f.write_str("no reason is given")?,
+                }
+                f.write_str(")")
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backup::Inventory;
+use backup::{BackupEvent, Inventory};
 use wire::ids::ReplyTo;
 use wire::member::{ToCoordinator, shard};
 use wire::peer::Answer;
@@ -28,8 +28,8 @@ impl<O: Output> backup::Output for FromBackup<'_, O> {
         self.out.answer_peer(to, &[&answer.to_bytes()]);
     }
 
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.out.log_message(level, text);
+    fn report(&mut self, event: BackupEvent) {
+        self.out.report_server(event.into());
     }
 
     fn released(&mut self, inventory: Inventory) {

@@ -9,6 +9,7 @@
 mod checkpoint;
 mod config;
 mod end;
+mod event;
 mod from_backup;
 pub mod links;
 mod output;
@@ -19,6 +20,7 @@ mod stage;
 
 pub use config::{BackupConfig, Config};
 pub use end::End;
+pub use event::{PeerError, ServerEvent};
 pub use output::Output;
 pub use server::Server;
 

@@ -14,6 +14,7 @@ use wire::time::Time;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::end::End;
+use crate::event::ServerEvent;
 use crate::from_backup::Waiting;
 use crate::output::Output;
 use crate::reads::Reads;
@@ -219,9 +220,7 @@ impl<S: Storage> Server<S> {
         let own = self.shard.server_id();
         for log in logs.iter().copied().map(ServerId) {
             if log == own {
-                let text =
-                    "the coordinator wants the log forgotten that this server writes: it is kept";
-                out.log_message(1, text);
+                out.report_server(ServerEvent::OwnLogKept);
             } else {
                 self.with_backup(out, |backup, out| backup.forget_log(log, out));
             }
@@ -352,16 +351,13 @@ impl<S: Storage> Server<S> {
         if self.shard.is_deposed() {
             self.end(End::Deposed);
         } else if self.restarts && self.shard.is_superseded() {
-            let refusal = self.shard.refusal().map(str::to_owned);
+            let refusal = self.shard.refusal().cloned();
             self.end(End::Superseded(refusal));
         }
     }
 }
 
 fn refuse_tablets(out: &mut impl Output) -> Session {
-    out.log_message(
-        1,
-        "the coordinator gave this server a tablet, but it is a backup only: is the coordinator older than this server?",
-    );
+    out.report_server(ServerEvent::TabletRefused);
     Session::Close
 }

@@ -1,8 +1,8 @@
 //! A write to a log with replicas asks the allocator for nothing, neither at its master nor at its backups: counted, not believed.
 
 use backup::{Backup, Scope, Storage, StorageError};
-use master::{Channel, Identity};
-use server::{BackupConfig, Config, Output, Server};
+use master::{Channel, Identity, ShardEvent};
+use server::{BackupConfig, Config, Output, Server, ServerEvent};
 use test_memory::allocations;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
@@ -75,7 +75,7 @@ impl master::Output for Said {
     fn send_coordinator(&mut self, message: ToCoordinator) {
         self.to_coordinator.extend(message.kind);
     }
-    fn log_message(&mut self, _level: u32, _text: &str) {}
+    fn report(&mut self, _event: ShardEvent) {}
     fn connect_backup(&mut self, channel: Channel, backup: ServerId, _locator: &str) {
         self.to_connect.push((channel, backup));
     }
@@ -94,6 +94,7 @@ impl Output for Said {
     fn close_peer(&mut self, _connection: u64) {
         panic!("a peer is sent away");
     }
+    fn report_server(&mut self, _event: ServerEvent) {}
 }
 
 struct Node {

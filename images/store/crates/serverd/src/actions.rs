@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use daemon::logging::{log_message, set_log_level};
+use daemon::logging::{report, set_log_level};
 use daemon::runtime::end_process;
-use master::{Channel, DriverCounters, Lender};
+use master::{Channel, DriverCounters, Lender, ShardEvent};
 use net::{Address, Io, Loan, Options, Protocol, Target};
-use server::Output;
 use server::links::{Dial, Link, Links};
+use server::{Output, ServerEvent};
 use trace::{Format, Wanted};
 use transport::session::ShardSession;
 use wire::ids::{ReplyTo, ServerId};
@@ -80,8 +80,8 @@ impl master::Output for Actions<'_> {
         }
     }
 
-    fn log_message(&mut self, level: u32, text: &str) {
-        log_message(level, text);
+    fn report(&mut self, event: ShardEvent) {
+        report(event.level(), &event);
     }
 
     fn driver_counters(&self) -> DriverCounters {
@@ -117,8 +117,7 @@ impl master::Output for Actions<'_> {
         let mut dialer = Dialer(self.io);
         let links = &mut self.links;
         if !links.connect_backup(net::now(), channel, backup, locator, &mut dialer) {
-            let text = format!("backup {backup} cannot be reached: there is no way in {locator:?}");
-            log_message(2, &text);
+            tracing::warn!("backup {backup} cannot be reached: there is no way in {locator:?}");
             self.links.unreachable.push((channel, backup));
         }
     }
@@ -183,5 +182,9 @@ impl Output for Actions<'_> {
         if self.links.remove(connection).is_some() {
             self.io.close(connection);
         }
+    }
+
+    fn report_server(&mut self, event: ServerEvent) {
+        report(event.level(), &event);
     }
 }

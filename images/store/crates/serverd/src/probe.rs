@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use daemon::mailbox::{Mailbox, NoAnswer};
 use daemon::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
+use master::Refusal;
 use ports::Ports;
 use wire::time::Time;
 
@@ -25,18 +26,18 @@ pub struct State {
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Readiness {
     enlisted: bool,
-    refusal: Option<String>,
+    refusal: Option<Refusal>,
 }
 
 impl State {
-    pub fn set(&self, enlisted: bool, refusal: Option<&str>) {
+    pub fn set(&self, enlisted: bool, refusal: Option<&Refusal>) {
         let mut readiness = self
             .readiness
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         readiness.enlisted = enlisted;
-        if readiness.refusal.as_deref() != refusal {
-            readiness.refusal = refusal.map(str::to_owned);
+        if readiness.refusal.as_ref() != refusal {
+            readiness.refusal = refusal.cloned();
         }
     }
 

@@ -10,6 +10,7 @@ pub mod hash;
 pub mod ids;
 pub mod keys;
 mod layout;
+pub mod level;
 pub mod locator;
 pub mod map;
 pub mod member;

@@ -14,9 +14,9 @@ fn the_rot_of_a_closed_replica_is_found_when_it_is_read() {
     assert_eq!(rig.read(one, 0, 10), (Status::Mismatch, vec![]));
     rig.tick();
     assert!(
-        rig.said("segment 1 of 1.1 does not have its checksum"),
+        rig.has_reported_damage(one, |damage| *damage == Damage::Rotten),
         "{:?}",
-        rig.said.messages
+        rig.said.events
     );
     assert_eq!(rig.backup().stats().frames_damaged, 1);
     assert_eq!(
@@ -47,9 +47,15 @@ fn the_rot_of_an_open_replica_is_found_when_the_storage_is_opened() {
             })
         ));
         assert!(
-            rig.said("of 200 that were acknowledged"),
+            rig.has_reported_damage(one, |damage| matches!(
+                damage,
+                Damage::Short {
+                    acknowledged_bytes: 200,
+                    ..
+                }
+            )),
             "{:?}",
-            rig.said.messages
+            rig.said.events
         );
         assert_eq!(rig.read(one, 0, 10).0, Status::Mismatch);
         assert_eq!(rig.put_now(one, 200..210, false).0, Status::Mismatch);
@@ -69,7 +75,7 @@ fn open_buffered_replicas_are_damaged_when_the_kernel_has_gone_down() {
     rig.power_loss(|writes| writes);
     rig.assert_holds(replica(1, 1), 100);
     assert_eq!(rig.damage_of(replica(1, 2)), Some(Damage::Unsynced));
-    assert!(rig.said("segment 2 of 1.1 was open and not synced"));
+    assert!(rig.has_reported_damage(replica(1, 2), |damage| *damage == Damage::Unsynced));
     rig.restart();
     assert_eq!(
         rig.damage_of(replica(1, 2)),
@@ -174,9 +180,11 @@ fn rot_of_any_one_header_changes_nothing_that_is_settled() {
             assert_eq!(rig.backup().stats().frames_closed, 1);
             let found = rig.read(open, 0, 200);
             let is_named = match found.0 {
-                Status::Mismatch => rig.said("segment 2 of 1.1 does not have its checksum"),
+                Status::Mismatch => {
+                    rig.has_reported_damage(open, |damage| *damage == Damage::Rotten)
+                }
                 // Of a buffered open replica, all headers may have been in one place.
-                Status::Missing => rig.said("has a damaged header"),
+                Status::Missing => rig.has_reported(&BackupEvent::HeaderDamaged { frame: 1 }),
                 _ => false,
             };
             assert!(is_named || found == (Status::Ok, content_of(open, 200)));
@@ -230,14 +238,14 @@ fn a_header_that_is_lost_altogether_is_said() {
     }
     rig.restart();
     assert!(
-        rig.said("frame 0 has a damaged header"),
+        rig.has_reported(&BackupEvent::HeaderDamaged { frame: 0 }),
         "{:?}",
-        rig.said.messages
+        rig.said.events
     );
     assert_eq!(rig.read(one, 0, 1).0, Status::Missing);
-    rig.said.messages.clear();
+    rig.said.events.clear();
     rig.restart();
-    assert_eq!(rig.said.messages, [""; 0], "said once");
+    assert_eq!(rig.said.events, [], "reported once");
 }
 
 #[test]
@@ -294,7 +302,14 @@ fn a_header_that_cannot_be_read_takes_its_frame_out_of_use() {
     let at = rig.config.layout().head(1);
     rig.storage().faults.unreadable_at = Some(at);
     rig.restart();
-    assert!(rig.said("frame 1 is out of use"), "{:?}", rig.said.messages);
+    assert!(
+        rig.said
+            .events
+            .iter()
+            .any(|event| matches!(event, BackupEvent::FrameUnreadable { frame: 1, .. })),
+        "{:?}",
+        rig.said.events
+    );
     assert_eq!(rig.backup().stats().frames_unusable, 1);
     assert_eq!(rig.put_now(replica(1, 2), 0..100, true).0, Status::Ok);
     assert_eq!(rig.put_now(replica(1, 3), 0..100, true).0, Status::Full);

@@ -251,9 +251,9 @@ fn rot_is_found_before_anything_is_given_out() {
     assert_eq!(rig.read_compared(1, 0, 100, &[]), nothing);
     rig.tick();
     assert!(
-        rig.said("does not have its checksum"),
+        rig.has_reported_damage(replica(1, 1), |damage| *damage == Damage::Rotten),
         "{:?}",
-        rig.said.messages
+        rig.said.events
     );
     assert_eq!(rig.damage_of(replica(1, 1)), Some(Damage::Rotten));
 }
@@ -293,7 +293,10 @@ fn what_rots_after_it_was_compared_is_not_passed_over() {
     let nothing = (Status::Mismatch, 0, vec![]);
     assert_eq!(rig.read_compared(1, 0, 4096, &[whole_table(1)]), nothing);
     rig.tick();
-    assert!(rig.said(&format!("has no entry at offset {}", first.start)));
+    let start = u32::try_from(first.start).unwrap();
+    assert!(rig.said.events.iter().any(|event| {
+        matches!(event, BackupEvent::NoEntryAt { offset, .. } if *offset == start)
+    }));
     assert_eq!(rig.read_compared(1, 0, 4096, &[whole_table(1)]), nothing);
     assert_eq!(rig.damage_of(replica(1, 1)), Some(Damage::Rotten));
 }
@@ -308,7 +311,9 @@ fn what_is_no_entry_is_named_and_harms_nobody() {
     assert_eq!(rig.read_compared(1, 8, 4096, &[whole_table(1)]), nothing);
     assert_eq!(rig.read_compared(1, 1, 4096, &[whole_table(1)]), nothing);
     rig.tick();
-    assert!(rig.said("segment 1 of 1.1 has no entry at offset 8, from where one was asked for"));
+    assert!(rig.said.events.iter().any(|event| {
+        matches!(event, BackupEvent::NoEntryAt { replica: of, offset: 8, .. } if *of == replica(1, 1))
+    }));
     assert_eq!(rig.damage_of(replica(1, 1)), None);
     assert_eq!(rig.read_all(1, 4096, &[whole_table(1)]).0, segment.0);
 }

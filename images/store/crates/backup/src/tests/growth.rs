@@ -58,7 +58,10 @@ fn reopen(rig: &mut Rig, frame_count: u32) {
 fn more_frames_are_made_behind_those_that_are_there() {
     let mut rig = full();
     reopen(&mut rig, 4);
-    assert!(rig.said("has 4 frames from now on; it had 2"));
+    assert!(rig.has_reported(&BackupEvent::Grown {
+        found: 2,
+        wanted: 4
+    }));
     rig.put_settled(replica(1, 3), 0..4000, true);
     rig.put_settled(replica(1, 4), 0..4000, true);
     rig.power_loss(|_| 0);
@@ -72,7 +75,10 @@ fn more_frames_are_made_behind_those_that_are_there() {
 fn it_never_gets_fewer() {
     let mut rig = full();
     reopen(&mut rig, 1);
-    assert!(rig.said("keeps its 2 frames, though only 1 are asked for"));
+    assert!(rig.has_reported(&BackupEvent::FramesKept {
+        found: 2,
+        wanted: 1
+    }));
     assert_eq!(rig.backup().config().frame_count, 2);
     for id in 1..=2 {
         rig.assert_holds(replica(1, id), 4000);
@@ -84,7 +90,11 @@ fn without_room_it_goes_on_with_what_it_has() {
     let mut rig = full();
     rig.storage().faults.growth = Some("the disk is full".to_owned());
     reopen(&mut rig, 4);
-    assert!(rig.said("cannot grow: the disk is full"));
+    assert!(rig.has_reported(&BackupEvent::CannotGrow {
+        found: 2,
+        wanted: 4,
+        error: StorageError("the disk is full".to_owned())
+    }));
     assert_eq!(rig.backup().config().frame_count, 2);
     rig.assert_holds(replica(1, 2), 4000);
     rig.storage().faults.growth = None;

@@ -161,7 +161,8 @@ fn a_backup_whose_sync_has_failed_tells_only_what_it_could_write_again() {
     rig.storage().faults.syncs = None;
     rig.settle();
     assert!(rig.said.released.is_empty());
-    assert!(rig.said("nothing of it is given out until it is asked for again"));
+    let error = StorageError("input/output error".to_owned());
+    assert!(rig.has_reported(&BackupEvent::LogNotSynced { log: LOG, error }));
     rig.begin_recovery(LOG);
     rig.settle();
     assert_eq!(rig.said.released[0].replicas[0].bytes, 20);
@@ -192,7 +193,8 @@ fn the_number_of_fences_is_bounded_and_the_text_says_what_to_do() {
     rig.begin_recovery(ServerId::new(9999, 1));
     rig.settle();
     assert_eq!(rig.said.released.len(), MAX_FENCES);
-    assert!(rig.said("empty this backup's storage"));
+    let log = ServerId::new(9999, 1);
+    assert!(rig.has_reported(&BackupEvent::TooManyFences { log }));
     rig.restart();
     assert_eq!(rig.put_now(replica(504, 1), 0..10, false).0, Status::Fenced);
     assert_eq!(rig.put_now(replica(9999, 1), 0..10, false).0, Status::Ok);
@@ -213,12 +215,10 @@ fn a_retired_backup_gives_out_what_it_can_read() {
     );
     assert_eq!(rig.keep_alive(LOG), Status::Retired);
     assert_eq!(rig.free(replica(1, 1)), Status::Retired);
-    let said = rig
-        .said
-        .messages
-        .iter()
-        .filter(|text| text.contains("no space left"));
-    assert_eq!(said.count(), 1, "{:?}", rig.said.messages);
+    let no_space = || StorageError("no space left on device".to_owned());
+    let retired = BackupEvent::Retired { error: no_space() };
+    let reported = rig.said.events.iter().filter(|event| **event == retired);
+    assert_eq!(reported.count(), 1, "{:?}", rig.said.events);
     rig.assert_holds(replica(1, 1), 10);
     assert_eq!(
         rig.backup().stats().retired.as_deref(),
@@ -227,7 +227,11 @@ fn a_retired_backup_gives_out_what_it_can_read() {
 
     rig.begin_recovery(LOG);
     rig.wait(2 * SERVING_PROMISE);
-    assert!(rig.said.released.is_empty() && rig.said("nothing of it is given out"));
+    assert!(rig.said.released.is_empty());
+    assert!(rig.has_reported(&BackupEvent::FenceNotWritten {
+        log: LOG,
+        error: no_space()
+    }));
     rig.storage().faults.writes = None;
     rig.begin_recovery(LOG);
     rig.settle();

@@ -5,12 +5,13 @@
 use wire::bugs::{Bug, is_planted};
 use wire::member::{Settings, ToShard, coordinator};
 
+use crate::Output;
 use crate::balancing::Balancing;
 use crate::movement::Terms;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
 use crate::records::Meta;
 use crate::registry::members::Members;
-use crate::{Output, level};
+use crate::reports::StateEvent;
 
 /// What was set last; nothing yet, while its number is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl InForce {
         order: &SettingsOrder,
         out: &mut impl Output,
     ) -> Result<bool, SettingsError> {
-        order.settings.check().map_err(SettingsError::NotPossible)?;
+        order.settings.check().map_err(SettingsError::Impossible)?;
         let in_force = self.settings;
         let wanted = self.keep_copies(members, order)?;
         if wanted.is_same(&in_force) {
@@ -69,10 +70,7 @@ impl InForce {
             number: in_force.number + 1,
             ..wanted
         };
-        out.log_message(
-            level::NOTICE,
-            &format!("settings are changed: {:?}", self.settings),
-        );
+        out.report(StateEvent::SettingsChanged(self.settings).into());
         let message = ToShard::from(coordinator::Kind::Settings(self.settings));
         for (_, _, link) in members.linked() {
             if link.takes_settings {
@@ -166,10 +164,10 @@ fn check_replicas(members: &Members, settings: &Settings) -> Result<(), Settings
     }
     let mut masters = members.servers().filter(|server| !server.backup_only);
     match masters.find(|server| server.has_enlisted() && server.replicas == 0) {
-        Some(server) => Err(SettingsError::NotPossible(format!(
-            "replicas cannot be set while server {} of member {:?} runs without copies: start all servers with copies (-r) first",
-            server.id, server.member
-        ))),
+        Some(server) => Err(SettingsError::WithoutCopies {
+            server: server.id,
+            member: server.member.clone(),
+        }),
         None => Ok(()),
     }
 }

@@ -7,10 +7,11 @@ use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::{Format, Hello, RefusedReason, ToShard, coordinator};
 
+use crate::Output;
 use crate::orders::FinalizeError;
 use crate::registry::members::{self, Members, Refusal};
+use crate::reports::StateEvent;
 use crate::status::Upgrade;
-use crate::{Output, level};
 
 /// Hindrances that are named; the others are counted.
 const MAX_NAMED: usize = 8;
@@ -62,13 +63,8 @@ impl Upgrades {
         if !hindrances.is_empty() && !is_planted(Bug::FinalizeTooEarly) {
             return Err(FinalizeError::OldMembers { format, hindrances });
         }
-        out.log_message(
-            level::NOTICE,
-            &format!(
-                "format {format} is in force from now on, in place of {}: builds that do not read it have no part in this store any more",
-                self.format
-            ),
-        );
+        let former = self.format;
+        out.report(StateEvent::FormatInForce { format, former }.into());
         self.format = format;
         let message = ToShard::from(coordinator::Kind::Activate(Format { format }));
         for (_, _, link) in members.linked() {

@@ -17,6 +17,7 @@ use wire::member::TabletRange;
 
 use crate::Limits;
 use crate::journaled::Journaled;
+use crate::reports::TableLimit;
 use owned::{Owned, Place};
 
 pub use even::EvenSplit;
@@ -84,8 +85,8 @@ impl Table {
 pub enum CreateError {
     /// No member is up; one may come.
     NoServers,
-    /// A limit stands against it; the text says which.
-    Limit(String),
+    /// A limit stands against it.
+    Limit(TableLimit),
 }
 
 /// Who wants a boundary between tablets.
@@ -111,8 +112,8 @@ pub enum SplitError {
     NoTable,
     /// Its server is dead; later.
     Recovering,
-    /// A limit stands against it; the text says which.
-    Limit(String),
+    /// A limit stands against it.
+    Limit(TableLimit),
 }
 
 #[derive(Debug)]
@@ -208,47 +209,42 @@ impl Tables {
     ) -> Result<&Table, CreateError> {
         let limits = &self.limits;
         if name.len() > limits.max_table_name_bytes {
-            return Err(CreateError::Limit(format!(
-                "the name of a table has at most {} bytes, this one {}",
-                limits.max_table_name_bytes,
-                name.len()
-            )));
+            return Err(CreateError::Limit(TableLimit::NameBytes {
+                most: limits.max_table_name_bytes,
+                asked: name.len(),
+            }));
         }
         if span > limits.max_span {
-            return Err(CreateError::Limit(format!(
-                "the span of a table is at most {}, {span} was asked for",
-                limits.max_span
-            )));
+            return Err(CreateError::Limit(TableLimit::Span {
+                most: limits.max_span,
+                asked: span,
+            }));
         }
         if self.last_number >= TableId::MAX_NUMBER {
-            return Err(CreateError::Limit(
-                "all numbers of tables were given out: begin a new store, and copy the tables to it".to_owned(),
-            ));
+            return Err(CreateError::Limit(TableLimit::Numbers));
         }
         if self.by_id.len() >= limits.max_tables {
-            return Err(CreateError::Limit(format!(
-                "the store has {} tables, which is its limit; drop some",
-                self.by_id.len()
-            )));
+            let count = self.by_id.len();
+            return Err(CreateError::Limit(TableLimit::Tables { count }));
         }
         if members.is_empty() {
             return Err(CreateError::NoServers);
         }
         let (tablets, last_used) = place(span.max(1), members, self.last_used);
         if tablets.len() > limits.max_tablets_per_table {
-            return Err(CreateError::Limit(format!(
-                "span {span} makes {} tablets; a table has at most {}: ask for a smaller span",
-                tablets.len(),
-                limits.max_tablets_per_table
-            )));
+            return Err(CreateError::Limit(TableLimit::TabletsOfTable {
+                span,
+                tablets: tablets.len(),
+                most: limits.max_tablets_per_table,
+            }));
         }
         if self.tablet_count + tablets.len() > limits.max_tablets {
-            return Err(CreateError::Limit(format!(
-                "span {span} makes {} tablets, and the store has {} of at most {}; drop tables or ask for a smaller span",
-                tablets.len(),
-                self.tablet_count,
-                limits.max_tablets
-            )));
+            return Err(CreateError::Limit(TableLimit::Tablets {
+                span,
+                tablets: tablets.len(),
+                count: self.tablet_count,
+                most: limits.max_tablets,
+            }));
         }
         self.last_used = last_used;
         self.last_number += 1;

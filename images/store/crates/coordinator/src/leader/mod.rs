@@ -29,6 +29,7 @@ use wire::time::Time;
 
 pub use crate::outbox::Limits;
 use crate::outbox::{Outbox, STUCK_AFTER, Sink};
+use crate::root::ending_of;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, RequestId};
 use crate::status::{ClusterStatus, StateWait};
@@ -337,7 +338,7 @@ impl<A> Leader<A> {
         };
         let mut coordinator = match coordinator {
             Ok(coordinator) => coordinator,
-            Err(error) => return self.end(error.ending(), error.to_string()),
+            Err(error) => return self.end(ending_of(&error), error.to_string()),
         };
         if let Some(position) = self.keeper.position() {
             coordinator.lead_at(position);

@@ -2,8 +2,9 @@
 
 use wire::member::{Backup, BackupReport, Backups, ToShard, coordinator};
 
+use crate::Output;
+use crate::reports::MemberEvent;
 use crate::store::Store;
-use crate::{Output, level};
 
 /// What masters were told of backups.
 #[derive(Debug, Default)]
@@ -79,8 +80,11 @@ impl Announced {
             && !retired.is_empty()
             && before.is_none_or(|before| before.retired.is_empty())
         {
-            let text = format!("the backup of server {id} has retired: {retired}");
-            out.log_message(level::ERROR, &text);
+            let event = MemberEvent::BackupRetired {
+                server: id,
+                why: retired.clone(),
+            };
+            out.report(event.into());
         }
         self.announce(store, None, out);
         Some(logs)
@@ -95,12 +99,8 @@ impl Announced {
         let frames: u64 = usable.iter().map(|report| u64::from(report.frames)).sum();
         let are_full = frames > 0 && usable.iter().all(|report| report.frames_free == 0);
         if are_full && !std::mem::replace(&mut self.are_full, are_full) {
-            let count = usable.len();
-            let text = format!(
-                "no backup has a free frame: all {frames} frames of {count} backups are taken; writes wait, and what recoveries have brought back is \
-                 not safe on disks of its own. Give servers more room (a larger --segmentFrames or device, and a restart), or the store more servers"
-            );
-            out.log_message(level::ERROR, &text);
+            let backups = usable.len();
+            out.report(MemberEvent::BackupsFull { frames, backups }.into());
         }
         self.are_full = are_full;
     }

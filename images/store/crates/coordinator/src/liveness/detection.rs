@@ -10,9 +10,10 @@ use wire::bugs::{Bug, is_planted};
 use wire::member::{Probe, Probed, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::Output;
 use crate::registry::members::{Link, Server};
+use crate::reports::MemberEvent;
 use crate::store::Store;
-use crate::{Event, Output};
 
 /// Servers that are asked about one suspect at a time.
 const PROBERS: usize = 3;
@@ -254,11 +255,12 @@ impl Suspicions {
         if !shards.iter().all(is_replaceable) {
             return None;
         }
-        out.report(Event::ServerDead {
+        let event = MemberEvent::ServerDead {
             server: id,
             member: member.clone(),
             suspected_ms: waited.as_millis(),
-        });
+        };
+        out.report(event.into());
         for shard in shards {
             self.0.remove(&shard);
         }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use wire::member::{TabletMerge, TabletRange, ToShard, coordinator};
 
+use crate::Output;
 use crate::directory::tables::Pair;
 use crate::movement::Movement;
+use crate::reports::TableEvent;
 use crate::store::Store;
-use crate::{Event, Output};
 
 /// Merges of one look: each is a message, and a change of the state.
 const MERGES_OF_LOOK: usize = 16;
@@ -58,12 +59,9 @@ impl Movement {
         let whole = pair.whole();
         self.balance.were_merged([pair.first, pair.second], whole);
         let table = store.tables.get(whole.table_id);
-        let name = table.map_or_else(String::new, |table| table.display_name());
+        let table = table.map_or_else(String::new, |table| table.display_name());
         let server = store.id_of(pair.owner);
-        out.report(Event::TabletsMerged {
-            table: name,
-            server,
-        });
+        out.report(TableEvent::Merged { table, server }.into());
         let server = store.members.server_mut(pair.owner);
         if let Some(link) = server.and_then(|server| server.link.as_mut()) {
             let sequence = link.sequence();

@@ -13,15 +13,16 @@ use wire::member::{
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::Output;
 use crate::directory::tables::{Source, Table};
 use crate::movement::Movement;
 use crate::movement::migrations::UnderWay;
 use crate::movement::resolve::{refused, tablet_to_migrate, target_of, why_cannot_give};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::registry::members::Server;
+use crate::reports::MigrationEvent;
 use crate::status::{EventKind, Migration};
 use crate::store::Store;
-use crate::{Event, Output, level};
 
 impl Movement {
     /// Begins to move a tablet, if both servers are free; one that is on its way there already goes on.
@@ -160,13 +161,14 @@ impl Movement {
         out: &mut impl Output,
     ) {
         let migration_id = shown.id;
-        out.report(Event::MigrationBegan {
+        let event = MigrationEvent::Began {
             migration: migration_id,
             table: shown.table.clone(),
             source: store.id_of(source),
             target: store.id_of(target),
             reason: shown.reason.clone(),
-        });
+        };
+        out.report(event.into());
         let from = store.members.server(source);
         let locator = from.and_then(Server::reading_locator).unwrap_or_default();
         let locator = locator.to_owned();
@@ -313,8 +315,7 @@ impl Movement {
             }
             Err(MigrateError::Busy(_)) => Status::Retry,
             Err(error) => {
-                let text = format!("MIGRATE_TABLET refused: {error}");
-                out.log_message(level::WARNING, &text);
+                out.report(MigrationEvent::Refused(error).into());
                 Status::InvalidParameter
             }
         };
@@ -423,19 +424,20 @@ impl Movement {
         shown.ended_ns = store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         let took_ms = (shown.ended_ns - shown.began_ns) / 1_000_000;
-        out.report(match failure {
-            "" => Event::MigrationEnded {
+        let event = match failure {
+            "" => MigrationEvent::Ended {
                 migration: migration_id,
                 took_ms,
                 objects: shown.objects,
                 bytes: shown.bytes,
             },
-            why => Event::MigrationGivenUp {
+            why => MigrationEvent::GivenUp {
                 migration: migration_id,
                 took_ms,
                 why: why.to_owned(),
             },
-        });
+        };
+        out.report(event.into());
         self.migrations.end(shown);
     }
 }

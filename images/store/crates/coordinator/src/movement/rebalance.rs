@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use wire::member::TabletRange;
 use wire::time::Time;
 
+use crate::Output;
 use crate::directory::tables::{Cut, NOBODY};
 use crate::movement::balance::backoff::Hold;
 use crate::movement::balance::plan::{self, Plan, Step, Tablet, View};
 use crate::movement::{Movement, Terms};
 use crate::orders::MigrateError;
 use crate::registry::members::{Member, Server};
+use crate::reports::TableEvent;
 use crate::status;
 use crate::store::Store;
-use crate::{Event, Output};
 
 /// Time that a look at one tablet may take: a look at many comes less often.
 const INTERVAL_OF_TABLET: Duration = Duration::from_micros(100);
@@ -77,9 +78,8 @@ impl Movement {
                 let text = format!("a tablet of table {display_name:?} cannot be cut: {error:?}");
                 MigrateError::Refused(text)
             })?;
-            out.report(Event::TabletCut {
-                table: display_name.clone(),
-            });
+            let table = display_name.clone();
+            out.report(TableEvent::Cut { table }.into());
         }
         let tablet = step.part();
         let servers = (step.source, step.target);

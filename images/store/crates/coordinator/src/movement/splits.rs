@@ -91,10 +91,10 @@ impl Movement {
             SplitError::Recovering => SplitTableError::Recovering {
                 table: display_name.clone(),
             },
-            SplitError::Limit(text) => SplitTableError::Limit {
+            SplitError::Limit(limit) => SplitTableError::Limit {
                 table: display_name.clone(),
                 parts: order.parts,
-                text,
+                limit,
             },
         };
         let lacking = store.tables.even_split(&name, order.parts as usize);

@@ -1,6 +1,7 @@
 //! Tables that are split by order.
 
 use super::{OtherStore, TabletTable};
+use crate::reports::TableLimit;
 
 /// Which table is to be split, and into how many parts of equal width.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +34,11 @@ pub enum SplitTableError {
         parts: u32,
         most: u32,
     },
-    /// A limit of the table or the store stands against it; the text says which.
+    /// A limit of the table or the store stands against it.
     Limit {
         table: String,
         parts: u32,
-        text: String,
+        limit: TableLimit,
     },
     /// A tablet that is to be split has no server.
     Recovering {
@@ -66,10 +67,14 @@ impl core::fmt::Display for SplitTableError {
                 f,
                 "a table cannot be split into {parts} parts: ask for 2 to {most}"
             ),
-            SplitTableError::Limit { table, parts, text } => {
+            SplitTableError::Limit {
+                table,
+                parts,
+                limit,
+            } => {
                 write!(
                     f,
-                    "table {table:?} is not split into {parts} parts: {text}, or ask for fewer parts"
+                    "table {table:?} is not split into {parts} parts: {limit}, or ask for fewer parts"
                 )
             }
             SplitTableError::Recovering { table } => write!(

@@ -3,7 +3,7 @@
 use wire::ids::ReplyTo;
 use wire::member::ToShard;
 
-use crate::event::Event;
+use crate::reports::CoordinatorEvent;
 
 /// What leaves an [`super::Outbox`]. `A` is the driver's own, see [`super::Outbox::defer`]; `S` concerns the state, and depends on where it is kept.
 #[derive(Debug)]
@@ -16,10 +16,8 @@ pub enum Output<A, S> {
     CloseMember(u64),
     /// What was deferred: what it may show is noted.
     Deferred(A),
-    /// For people; see [`crate::Output::log_message`].
-    Log(u32, String),
     /// See [`crate::Output::report`].
-    Event(Event),
+    Report(CoordinatorEvent),
     /// See [`crate::Output::end_process`].
     EndProcess,
     /// About the state.

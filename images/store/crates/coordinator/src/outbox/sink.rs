@@ -7,7 +7,7 @@ use wire::member::ToShard;
 
 use super::held::{Held, needs_no_commit};
 use super::output::Output;
-use crate::event::Event;
+use crate::reports::CoordinatorEvent;
 
 /// Puts the coordinator's words where they wait, or where they leave at once.
 pub struct Sink<'a, A, S> {
@@ -55,12 +55,8 @@ impl<A, S> crate::Output for Sink<'_, A, S> {
         self.put(Output::CloseMember(connection));
     }
 
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.ready.push_back(Output::Log(level, text.to_owned()));
-    }
-
-    fn report(&mut self, event: Event) {
-        self.ready.push_back(Output::Event(event));
+    fn report(&mut self, event: CoordinatorEvent) {
+        self.ready.push_back(Output::Report(event));
     }
 
     fn end_process(&mut self) {

@@ -11,15 +11,16 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::time::Time;
 
+use crate::Output;
 use crate::directory::tables::{NOBODY, Tablet};
 use crate::orders::AcceptLossError;
 use crate::recovery::Recoveries;
 use crate::recovery::dead::Left;
 use crate::recovery::missing::{MissingLogs, describe, token};
 use crate::registry::members::{Death, Server};
+use crate::reports::RecoveryEvent;
 use crate::status::{EventKind, Loss};
 use crate::store::Store;
-use crate::{Event, Output, level};
 
 impl Recoveries {
     /// Lets a recovery go on without what is missing, if `token` repeats what the status showed of that.
@@ -55,12 +56,14 @@ impl Recoveries {
             tablet.owner == NOBODY && sources.any(|source| given_up.contains(&source.log))
         };
         let loss = loss_of(store, now, &member, &given_up, missing, is_hit);
-        let text = format!(
-            "accepted by an operator: the recovery of server {server} of member {member:?} goes on without what is missing {}; tablets that may have lost objects: {}",
-            loss.missing, loss.tablet_count
-        );
-        out.log_message(level::ERROR, &text);
-        store.record_event(now, EventKind::LossAccepted, text);
+        let event = RecoveryEvent::LossAccepted {
+            server,
+            member,
+            missing: loss.missing.clone(),
+            tablet_count: loss.tablet_count,
+        };
+        store.record_event(now, EventKind::LossAccepted, event.to_string());
+        out.report(event.into());
         self.record_loss(store, loss.clone());
         self.look_at_once();
         Ok(loss)
@@ -128,11 +131,11 @@ impl Recoveries {
             named.join(", ")
         );
         let loss = loss_of(store, now, member, &logs, missing, is_hit);
-        let text = format!(
-            "{} tablets may have lost objects: missing {}",
-            loss.tablet_count, loss.missing
-        );
-        out.log_message(level::ERROR, &text);
+        let event = RecoveryEvent::MayHaveLost {
+            tablet_count: loss.tablet_count,
+            missing: loss.missing.clone(),
+        };
+        out.report(event.into());
         self.record_loss(store, loss);
     }
 
@@ -172,11 +175,12 @@ impl Recoveries {
         };
         let object_count: u64 = reported(|server| server.pong.object_count);
         let live_bytes = reported(|server| server.pong.log_live_bytes);
-        out.report(Event::TabletsLost {
+        let event = RecoveryEvent::TabletsLost {
             member: death.member.clone(),
             objects: (!uncounted).then_some(object_count),
             tablet_count,
-        });
+        };
+        out.report(event.into());
         self.record_loss(
             store,
             Loss {

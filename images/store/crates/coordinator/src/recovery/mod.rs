@@ -12,6 +12,7 @@ use wire::ids::ServerId;
 use wire::member::{RecoveryId, SegmentSource, TabletRange, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::Output;
 use crate::directory::tables::{NOBODY, Source, Table};
 use crate::journaled::Journaled;
 use crate::recovery::dead::{Dead, Head, last_owner};
@@ -20,9 +21,9 @@ use crate::recovery::missing::MissingLogs;
 use crate::recovery::room::Reserved;
 use crate::recovery::search::Search;
 use crate::registry::members::Server;
+use crate::reports::RecoveryEvent;
 use crate::status::{EventKind, Loss, Recovery};
 use crate::store::Store;
-use crate::{Event, Output, level};
 
 mod audit;
 pub(crate) mod dead;
@@ -177,8 +178,11 @@ impl Recoveries {
             return;
         }
         let log = last_owner(sources);
-        let text = format!("the recovery of server {log} waits: {what}");
-        out.log_message(level::ERROR, &text);
+        let event = RecoveryEvent::Waits {
+            server: log,
+            why: what.clone(),
+        };
+        out.report(event.into());
         self.waits.insert(sources.to_vec(), what);
         self.show_waits();
     }
@@ -229,11 +233,12 @@ impl Recoveries {
                 continue;
             }
             let (member, floor) = (member.to_owned(), server.open_floor);
-            out.report(Event::RecoveryBegan {
+            let event = RecoveryEvent::Began {
                 server: log,
                 member: member.clone(),
                 tablet_count,
-            });
+            };
+            out.report(event.into());
             let recovery = Recovery::new(log, &member, store.cluster_time_ns(now), tablet_count);
             self.under_way.insert(log, recovery);
             let dead = Dead {
@@ -336,7 +341,7 @@ impl Recoveries {
             };
             recovery.ended_ns = ended_ns;
             recovery.waits_for.clear();
-            let event = Event::RecoveryEnded {
+            let event = RecoveryEvent::Ended {
                 server: log,
                 objects: recovery.objects,
                 bytes: recovery.bytes,
@@ -344,7 +349,7 @@ impl Recoveries {
                 expected_ms: recovery.expected_ms,
             };
             store.record_event(now, EventKind::RecoveryEnded, event.to_string());
-            out.report(event);
+            out.report(event.into());
             if self.ended.len() == MAX_SHOWN {
                 self.ended.pop_front();
             }

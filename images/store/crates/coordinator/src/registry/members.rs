@@ -17,8 +17,8 @@ use wire::member::{OpenFloor, ToShard, coordinator};
 
 use crate::config::Limits;
 use crate::journaled::Journaled;
-use crate::level;
 use crate::output::Output;
+use crate::reports::MemberEvent;
 
 pub use admission::{Death, NotAdmitted, Refusal, check_hello, formats_of};
 pub use server::{Link, Server};
@@ -177,11 +177,7 @@ impl Members {
             return;
         };
         if server.open_floor > Some(floor.segment_id) {
-            let text = format!(
-                "server {} asked for a lower open floor than it had",
-                server.id
-            );
-            out.log_message(level::WARNING, &text);
+            out.report(MemberEvent::LowerFloor { server: server.id }.into());
         }
         let raised = server.open_floor.max(Some(floor.segment_id));
         server.open_floor = raised;

@@ -3,8 +3,9 @@
 use wire::time::Time;
 
 use crate::orders::{Drain, DrainError};
+use crate::reports::MemberEvent;
 use crate::status::Draining;
-use crate::{Coordinator, Output, level};
+use crate::{Coordinator, Output};
 
 impl Coordinator {
     /// A member is to leave the store. Refused where it could not end; done already is no error. Returns how far it is.
@@ -69,11 +70,12 @@ impl Coordinator {
 
     fn set_draining(&mut self, name: &str, is_draining: bool, out: &mut impl Output) {
         if self.store.members.set_draining(name, is_draining) {
-            let text = match is_draining {
-                true => "is drained: what it has goes to others",
-                false => "is not drained any more",
+            let member = name.to_owned();
+            let event = match is_draining {
+                true => MemberEvent::Drained { member },
+                false => MemberEvent::Undrained { member },
             };
-            out.log_message(level::NOTICE, &format!("member {name:?} {text}"));
+            out.report(event.into());
             self.announced.announce(&mut self.store, None, out);
         }
     }
@@ -87,8 +89,7 @@ impl Coordinator {
                 && departures.why_copies_are_needed(&name).is_empty()
             {
                 self.store.members.end_last_resort(&name);
-                let text = format!("member {name:?} gets no copies any more, whatever happens");
-                out.log_message(level::NOTICE, &text);
+                out.report(MemberEvent::LastResortEnded { member: name }.into());
                 self.announced.announce(&mut self.store, None, out);
             }
         }

@@ -2,8 +2,8 @@
 
 use wire::member::{Position, ToShard};
 
-use crate::level;
 use crate::output::Output;
+use crate::reports::StateEvent;
 use crate::root::Coordinator;
 use crate::state::objects::Leadership;
 
@@ -64,7 +64,8 @@ impl Coordinator {
         if self.leading.refusal().is_some() {
             return;
         }
-        out.log_message(level::ERROR, &why);
+        let event = StateEvent::DoesNotLead { why: why.clone() };
+        out.report(event.into());
         for (_, _, link) in self.store.members.linked() {
             out.close_member(link.connection);
         }

@@ -25,7 +25,7 @@ mod upgrade;
 mod views;
 
 pub(crate) use requests::shows_no_state;
-pub use restore::RestoreError;
+pub(crate) use restore::ending_of;
 
 use wire::time::Time;
 

@@ -5,8 +5,9 @@ use wire::time::Time;
 use crate::orders::{
     GiveUpMigrationError, MigrateError, MigrationOrder, SplitOrder, SplitTableError, TableSplit,
 };
+use crate::reports::TableEvent;
 use crate::status::Migration;
-use crate::{Coordinator, Event, Output};
+use crate::{Coordinator, Output};
 
 impl Coordinator {
     /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
@@ -103,12 +104,13 @@ impl Coordinator {
             .split_table(&mut self.store, now, order, out)?;
         if done.made + done.kept > 0 {
             let table = self.store.tables.get(done.table_id);
-            out.report(Event::TableSplit {
+            let event = TableEvent::Split {
                 table: table.map_or_else(String::new, |table| table.display_name()),
                 parts: order.parts,
                 made: done.made,
                 kept: done.kept,
-            });
+            };
+            out.report(event.into());
         }
         Ok(done)
     }

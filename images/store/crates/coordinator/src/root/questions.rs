@@ -14,8 +14,9 @@ use wire::time::Time;
 
 use crate::pending::Goal;
 use crate::registry::members::Server;
+use crate::reports::ClientEvent;
 use crate::root::replies::{BUSY, Refused, reply_message, reply_ping, send};
-use crate::{Coordinator, Output, level};
+use crate::{Coordinator, Output};
 
 /// How long a proxied ping waits at most, whatever the client asks for.
 const MAX_PROXY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -153,13 +154,12 @@ impl Coordinator {
     /// No answer comes: the process ends, as if it had crashed.
     pub(crate) fn kill(&mut self, out: &mut impl Output) -> Result<(), Refused> {
         if self.store.config.allow_test_rpcs {
-            out.log_message(level::WARNING, "a client's KILL ends this process");
+            out.report(ClientEvent::Killed.into());
             out.end_process();
             return Ok(());
         }
         if !core::mem::replace(&mut self.told_of_test_rpcs, true) {
-            let text = "refused KILL: it is for tests only; --allowTestRpcs allows it";
-            out.log_message(level::WARNING, text);
+            out.report(ClientEvent::KillRefused.into());
         }
         Err(Status::UnimplementedRequest.into())
     }

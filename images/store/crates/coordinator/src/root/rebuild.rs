@@ -4,18 +4,18 @@ use wire::member::{ToCoordinator, shard};
 use wire::time::Time;
 
 use crate::config::Config;
-use crate::level;
 use crate::orders::{Surrender, SurrenderError};
 use crate::output::Output;
 use crate::records::Rebuilt;
+use crate::reports::{RestoreError, StateEvent};
 use crate::root::Coordinator;
 use crate::state::Pair;
 use crate::state::keeping::keepers_wanted;
-use crate::state::rebuild::{ASK_AGAIN, Begins, FromVolumes, Rebuild, Verdict, described};
+use crate::state::rebuild::{ASK_AGAIN, Begins, FromVolumes, Rebuild, Verdict};
 
 impl FromVolumes for Coordinator {
-    fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Coordinator, String> {
-        Coordinator::restore(config, pairs, now).map_err(|error| error.to_string())
+    fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Coordinator, RestoreError> {
+        Coordinator::restore(config, pairs, now)
     }
 
     fn places_of_backups(&self) -> Vec<(String, u32)> {
@@ -88,10 +88,10 @@ impl Coordinator {
         let rebuild = self.rebuild.as_mut()?;
         rebuild.ask(now, out);
         match rebuild.judge(now, out) {
-            Verdict::Wait(text) => {
-                let text = format!("Rebuilding: {text}");
-                if self.leading.refuse(text.clone()) {
-                    out.log_message(level::NOTICE, &text);
+            Verdict::Wait(why) => {
+                let event = StateEvent::Rebuilding { why };
+                if self.leading.refuse(event.to_string()) {
+                    out.report(event.into());
                 }
             }
             Verdict::Enough(missing) => self.finish_rebuild(now, &missing, out),
@@ -115,16 +115,11 @@ impl Coordinator {
             without: missing.to_vec(),
             given_up: given_up.cloned().collect(),
         });
-        let without = match missing {
-            [] => String::new(),
-            names => format!(", without the volumes of {}", names.join(", ")),
+        let event = StateEvent::MadeAgain {
+            checkpoint: header.id(),
+            without: missing.to_vec(),
         };
-        let text = format!(
-            "the store is made again from checkpoint {}{without}: what was noted after it is not known, all processes of before count as dead, and what \
-             they held is recovered",
-            described(&header)
-        );
-        out.log_message(level::WARNING, &text);
+        out.report(event.into());
         *self = *store;
     }
 }

@@ -7,8 +7,9 @@ use wire::time::Time;
 
 use crate::orders::{OtherStore, Removal, RemoveMemberError};
 use crate::output::refuse;
+use crate::reports::MemberEvent;
 use crate::status::EventKind;
-use crate::{Coordinator, Output, level};
+use crate::{Coordinator, Output};
 
 impl Coordinator {
     /// Takes a member out of the store for good; refused while it serves tablets, and, unless copies are given up, while those that it keeps for
@@ -43,9 +44,11 @@ impl Coordinator {
             refuse(link.connection, RefusedReason::Superseded, text, out);
             self.give_up_answers(link, out);
         }
-        let text = format!("member {name:?} was removed from the store");
-        out.log_message(level::NOTICE, &text);
-        self.record_event(now, EventKind::MemberRemoved, text);
+        let event = MemberEvent::Removed {
+            member: name.clone(),
+        };
+        self.record_event(now, EventKind::MemberRemoved, event.to_string());
+        out.report(event.into());
         self.announced.announce(&mut self.store, None, out);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The coordinator's side of the client protocol.
 
 use wire::ids::{ReplyTo, ServerId};
+use wire::level::Level;
 use wire::member::{TabletOrder, TabletRange, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
@@ -8,9 +9,9 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::directory::tables::{CreateError, Cut, SplitError, Tablet};
-use crate::level;
 use crate::output::{Output, retry_response};
 use crate::pending::{Goal, Operation};
+use crate::reports::{ClientEvent, TableEvent};
 use crate::root::Coordinator;
 use crate::root::replies::{
     BUSY, NO_MASTERS, RECOVERING, Refused, TOO_MANY_LEASES, reply_ping, reply_status,
@@ -186,8 +187,8 @@ impl Coordinator {
         let table = match self.store.tables.create(format, name, span, &up) {
             Ok(table) => table,
             Err(CreateError::NoServers) => return Err(NO_MASTERS),
-            Err(CreateError::Limit(text)) => {
-                out.log_message(level::WARNING, &format!("CREATE_TABLE refused: {text}"));
+            Err(CreateError::Limit(limit)) => {
+                out.report(TableEvent::CreateRefused(limit).into());
                 return Err(Status::InvalidParameter.into());
             }
         };
@@ -337,8 +338,8 @@ impl Coordinator {
             }
             Err(SplitError::Recovering) => Err(RECOVERING),
             Err(SplitError::NoTable) => Err(Status::TableDoesntExist.into()),
-            Err(SplitError::Limit(text)) => {
-                out.log_message(level::WARNING, &format!("SPLIT_TABLET refused: {text}"));
+            Err(SplitError::Limit(limit)) => {
+                out.report(TableEvent::SplitRefused(limit).into());
                 Err(Status::InvalidParameter.into())
             }
         }
@@ -397,8 +398,11 @@ impl Coordinator {
                 .input
                 .split_first_chunk::<4>()
                 .ok_or(Status::MessageTooShort)?;
-            let level = u32::from_le_bytes(*level).clamp(level::ERROR, level::DEBUG);
-            out.log_message(level, &String::from_utf8_lossy(text));
+            let event = ClientEvent::Text {
+                level: Level::nearest(u32::from_le_bytes(*level)),
+                text: String::from_utf8_lossy(text).into_owned(),
+            };
+            out.report(event.into());
         }
         let order = (request.control_op, request.input);
         self.begin_control(now, order, |_| true, to, out);

@@ -1,6 +1,5 @@
 //! A coordinator out of its pairs.
 
-use core::fmt::{self, Display};
 use core::mem::take;
 use std::collections::BTreeSet;
 
@@ -15,6 +14,7 @@ use crate::directory::tables::{NOBODY, Tables};
 use crate::records::{Key, Sorted, Value};
 use crate::recovery::Recoveries;
 use crate::registry::members::Members;
+use crate::reports::RestoreError;
 use crate::state::leading::Leading;
 use crate::state::objects::{Ending, MAX_PAST};
 use crate::state::{FORMER_TIME_AHEAD_NS, Pair};
@@ -23,59 +23,15 @@ use crate::{Config, Coordinator};
 /// Nothing has happened more often.
 const MAX_COUNT: u64 = 1 << 48;
 
-/// Why no coordinator comes of some pairs; [`Display`] says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestoreError {
-    /// A newer build has written them.
-    NewerFormat { version: u32, known: Formats },
-    /// An older build has written them, whose format this one does not read any more.
-    OlderFormat { version: u32, known: Formats },
-    /// One of them is no record.
-    Unreadable { key: Vec<u8> },
-    /// They do not fit together.
-    Contradiction(String),
-}
-
-impl RestoreError {
-    /// How a leadership ends that finds such a state.
-    pub(crate) fn ending(&self) -> Ending {
-        match self {
-            RestoreError::NewerFormat { .. } => Ending::NewerFormat,
-            RestoreError::OlderFormat { .. }
-            | RestoreError::Unreadable { .. }
-            | RestoreError::Contradiction(_) => Ending::Unreadable,
-        }
+/// How a leadership ends that finds such a state.
+pub(crate) fn ending_of(error: &RestoreError) -> Ending {
+    match error {
+        RestoreError::NewerFormat { .. } => Ending::NewerFormat,
+        RestoreError::OlderFormat { .. }
+        | RestoreError::Unreadable { .. }
+        | RestoreError::Contradiction(_) => Ending::Unreadable,
     }
 }
-
-impl Display for RestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestoreError::NewerFormat { version, known } => write!(
-                f,
-                "the state was written in format {version} by a newer build, and this one reads formats up to {}: start a coordinator of \
-                 that version",
-                known.newest
-            ),
-            RestoreError::OlderFormat { version, known } => write!(
-                f,
-                "the state is of format {version}, and this build reads {known}: start a coordinator of a version in between, upgrade all \
-                 servers to it, and finalize that (rcbox upgrade finalize)"
-            ),
-            RestoreError::Unreadable { key } => write!(
-                f,
-                "the record {:?} of the state cannot be read; put a copy of the state from before in its place",
-                key.escape_ascii().to_string()
-            ),
-            RestoreError::Contradiction(what) => write!(
-                f,
-                "the noted state contradicts itself: {what}; put a copy of the state from before in its place"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for RestoreError {}
 
 impl Coordinator {
     /// The coordinator that `pairs` are of, at cluster time that goes on where it can have been at most. Nobody is connected;

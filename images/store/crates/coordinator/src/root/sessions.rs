@@ -13,8 +13,8 @@ use crate::output::{Output, refuse, send};
 use crate::pending::{Goal, note_control_response};
 use crate::recovery::logs;
 use crate::registry::members::{Death, Link, NotAdmitted, Server};
+use crate::reports::{ForeignVolume, MemberEvent};
 use crate::root::Coordinator;
-use crate::{Event, level};
 
 impl Coordinator {
     /// A message from a member connection. The first on each must be a Hello.
@@ -153,10 +153,7 @@ impl Coordinator {
                     .wanted(&mut self.store, now, index, connection, &wanted, out);
             }
             Some(shard::Kind::Hello(_)) | None => {
-                out.log_message(
-                    level::WARNING,
-                    "closed a member connection: a second Hello, or a message of a kind that this build does not know",
-                );
+                out.report(MemberEvent::OddMessage.into());
                 out.close_member(connection);
                 self.session_ended(now, connection, false, out);
             }
@@ -243,8 +240,13 @@ impl Coordinator {
         }
         let volume = hello.volume_cluster_id;
         if volume != 0 && volume != cluster_id {
-            let text = self.foreign_volume(&hello.member, volume);
-            out.log_message(level::WARNING, &text);
+            let foreign = ForeignVolume {
+                member: hello.member,
+                found: volume,
+                own: cluster_id,
+            };
+            let text = foreign.to_string();
+            out.report(MemberEvent::VolumeRefused(foreign).into());
             return refuse(connection, RefusedReason::Invalid, text, out);
         }
         let admitted = match self.upgrades.check(cluster_id, &hello) {
@@ -258,13 +260,12 @@ impl Coordinator {
             Ok(admission) => admission,
             Err(NotAdmitted::MustShowLife) => return self.challenge(now, connection, hello, out),
             Err(NotAdmitted::Refused(refusal)) => {
-                out.log_message(
-                    level::WARNING,
-                    &format!(
-                        "refused shard {} of member {:?}: {}",
-                        hello.shard_index, hello.member, refusal.text
-                    ),
-                );
+                let event = MemberEvent::ShardRefused {
+                    shard: hello.shard_index,
+                    member: hello.member,
+                    why: refusal.text.clone(),
+                };
+                out.report(event.into());
                 return refuse(connection, refusal.reason, refusal.text, out);
             }
         };
@@ -287,15 +288,6 @@ impl Coordinator {
     }
 
     /// For people: this store must not take the volume of another one.
-    fn foreign_volume(&self, member: &str, found: u64) -> String {
-        format!(
-            "the volume of member {member:?} belongs to store {found:016x}, and this is store {:016x}: it is left as it is. If that is the store that is meant \
-             and its state is gone, stop this coordinator and start one with --rebuild on an empty state; if what it held is to be forgotten, give \
-             the server an empty volume",
-            self.store.config.cluster_id
-        )
-    }
-
     /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.
     fn challenge(&mut self, now: Time, connection: u64, hello: Hello, out: &mut impl Output) {
         if self.newcomers.count() >= self.store.config.limits.max_members {
@@ -369,13 +361,12 @@ impl Coordinator {
             format: self.upgrades.format(),
             settings: self.settings.in_force(),
         };
-        out.log_message(
-            level::NOTICE,
-            &format!(
-                "server {} of member {:?} enlisted at {}",
-                server.id, server.member, server.locator
-            ),
-        );
+        let event = MemberEvent::Enlisted {
+            server: server.id,
+            member: server.member.clone(),
+            locator: server.locator.clone(),
+        };
+        out.report(event.into());
         send(connection, coordinator::Kind::Welcome(welcome), out);
     }
 
@@ -475,10 +466,11 @@ impl Coordinator {
             }
         }
         for (connection, id) in silent {
-            out.report(Event::SessionSilent {
+            let event = MemberEvent::SessionSilent {
                 server: id,
                 silent_ms: timeout.as_millis(),
-            });
+            };
+            out.report(event.into());
             out.close_member(connection);
             self.session_ended(now, connection, true, out);
         }

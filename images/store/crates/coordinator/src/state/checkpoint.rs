@@ -8,6 +8,7 @@
 use prost::Message;
 use wire::member::Position;
 
+use crate::reports::{CheckpointError, CheckpointId};
 use crate::state::{Changes, Pair};
 
 const MAGIC: [u8; 8] = *b"rcbCHKPT";
@@ -31,10 +32,10 @@ impl Header {
     ///
     /// # Errors
     /// It is none, or one of a newer build.
-    pub fn decode(bytes: &[u8]) -> Result<Header, String> {
+    pub fn decode(bytes: &[u8]) -> Result<Header, CheckpointError> {
         let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         if bytes.len() < HEADER_BYTES || !bytes.starts_with(&MAGIC) {
-            return Err("it is no checkpoint".to_owned());
+            return Err(CheckpointError::NoCheckpoint);
         }
         let fields = || {
             let format = (word(8)? >> 32) as u32;
@@ -52,10 +53,19 @@ impl Header {
         };
         match fields() {
             Some((FORMAT, header)) => Ok(header),
-            Some((format, _)) => Err(format!(
-                "it is of format {format}, and this build reads format {FORMAT}: start a coordinator of the version that wrote it"
-            )),
-            None => Err("it is no checkpoint".to_owned()),
+            Some((format, _)) => Err(CheckpointError::OtherFormat {
+                format,
+                known: FORMAT,
+            }),
+            None => Err(CheckpointError::NoCheckpoint),
+        }
+    }
+
+    pub fn id(&self) -> CheckpointId {
+        CheckpointId {
+            cluster_id: self.cluster_id,
+            term: self.position.term,
+            number: self.number,
         }
     }
 
@@ -99,13 +109,13 @@ pub fn encode(header: &Header, pairs: impl Iterator<Item = Pair>) -> Vec<u8> {
 ///
 /// # Errors
 /// It is damaged, or of a newer build.
-pub fn decode(bytes: &[u8]) -> Result<(Header, Vec<Pair>), String> {
+pub fn decode(bytes: &[u8]) -> Result<(Header, Vec<Pair>), CheckpointError> {
     let header = Header::decode(bytes)?;
     let crc = crc32c::crc32c(&bytes[12..]).to_le_bytes();
     let changes = Changes::decode(&bytes[HEADER_BYTES..]);
     match changes {
         Ok(changes) if bytes[8..12] == crc => Ok((header, changes.puts)),
-        _ => Err("it is damaged".to_owned()),
+        Ok(_) | Err(_) => Err(CheckpointError::Damaged),
     }
 }
 
@@ -163,7 +173,11 @@ mod tests {
     fn a_newer_format_is_refused_by_name() {
         let mut bytes = encode(&header(), pairs().into_iter());
         bytes[12] = 2;
-        let text = decode(&bytes).unwrap_err();
-        assert!(text.contains("format 2"), "{text}");
+        let newer = CheckpointError::OtherFormat {
+            format: 2,
+            known: FORMAT,
+        };
+        assert_eq!(decode(&bytes), Err(newer.clone()));
+        assert!(newer.to_string().contains("format 2"), "{newer}");
     }
 }

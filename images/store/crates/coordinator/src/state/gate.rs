@@ -6,8 +6,8 @@ use wire::ids::ReplyTo;
 use wire::member::{ToShard, coordinator};
 use wire::time::Time;
 
-use crate::Event;
 use crate::output::Output;
+use crate::reports::CoordinatorEvent;
 
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -108,11 +108,7 @@ impl<O: Output> Output for Gate<'_, O> {
         self.out.close_member(connection);
     }
 
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.out.log_message(level, text);
-    }
-
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, event: CoordinatorEvent) {
         self.out.report(event);
     }
 

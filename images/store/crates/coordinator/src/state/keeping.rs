@@ -13,10 +13,10 @@ use wire::bugs::{Bug, is_planted};
 use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
 use wire::time::Time;
 
-use crate::level;
 use crate::output::Output;
 use crate::records::Meta;
 use crate::registry::members::Members;
+use crate::reports::StateEvent;
 use crate::state::checkpoint::Header;
 use crate::state::gate::{Gate, Queue};
 use crate::status::{Checkpoint, CheckpointKeeper};
@@ -163,11 +163,11 @@ impl Keeping {
         } else {
             keeper.not_before = now + RETRY_AFTER;
             if keeper.failure != kept.failure {
-                let text = format!(
-                    "the backup of the server with index {index} does not keep the checkpoint of the coordinator's state: {}",
-                    kept.failure
-                );
-                out.log_message(level::WARNING, &text);
+                let event = StateEvent::CheckpointNotKept {
+                    server_index: index,
+                    why: kept.failure.clone(),
+                };
+                out.report(event.into());
             }
             keeper.failure = kept.failure;
         }

@@ -12,10 +12,10 @@ use wire::member::{ToShard, coordinator};
 use wire::time::Time;
 
 use crate::config::Config;
-use crate::level;
 use crate::orders::{OtherStore, Surrender, SurrenderError};
 use crate::output::{Output, refuse};
 use crate::registry::members::{Refusal, check_hello};
+use crate::reports::{CheckpointError, RestoreError, StateEvent};
 use crate::state::Pair;
 use crate::state::checkpoint::{self, HEADER_BYTES, Header};
 
@@ -41,7 +41,7 @@ enum Found {
     /// It is of this store, and holds no checkpoint.
     None(u64),
     Checkpoint(Header),
-    Unreadable(String),
+    Unreadable(CheckpointError),
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct Fetch {
 pub(crate) trait FromVolumes: Sized {
     /// # Errors
     /// The pairs are of a newer build, or do not fit together.
-    fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Self, String>;
+    fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Self, RestoreError>;
     /// Member and shard of each backup that may have a newer checkpoint.
     fn places_of_backups(&self) -> Vec<(String, u32)>;
     /// How many members must have a checkpoint before it counts as kept.
@@ -105,7 +105,7 @@ pub(crate) struct Rebuild<S> {
     /// Out of the newest checkpoint.
     candidate: Option<(Header, Box<S>)>,
     /// Checkpoints that cannot be used, and why.
-    spoiled: BTreeMap<(u64, u64), String>,
+    spoiled: BTreeMap<(u64, u64), CheckpointError>,
     /// Members whose volumes are gone for good, as somebody has said.
     given_up: BTreeSet<String>,
 }
@@ -123,14 +123,6 @@ pub(crate) enum Verdict {
     Enough(Vec<String>),
     /// For people.
     Wait(String),
-}
-
-/// For people.
-pub(crate) fn described(header: &Header) -> String {
-    format!(
-        "number {} of term {} of store {:016x}",
-        header.number, header.position.term, header.cluster_id
-    )
 }
 
 fn ask(connection: u64, offset: usize, bytes: u32, out: &mut impl Output) {
@@ -243,7 +235,7 @@ impl<S: FromVolumes> Rebuild<S> {
         let found = match (part.total_bytes, Header::decode(&part.data)) {
             (0, _) => Found::None(part.cluster_id),
             (_, Ok(header)) => Found::Checkpoint(header),
-            (_, Err(text)) => Found::Unreadable(text),
+            (_, Err(error)) => Found::Unreadable(error),
         };
         if let Some(volume) = self.volumes.get_mut(place)
             && volume.found != found
@@ -269,8 +261,9 @@ impl<S: FromVolumes> Rebuild<S> {
         fetch.since = now;
         let rank = fetch.header.rank();
         if part.total_bytes.max(fetch.bytes.len() as u64) > MAX_CHECKPOINT_BYTES {
-            let text = format!("{} bytes are no checkpoint of ours", part.total_bytes);
-            self.spoiled.insert(rank, text);
+            let bytes = part.total_bytes;
+            self.spoiled
+                .insert(rank, CheckpointError::TooLarge { bytes });
             return;
         }
         if (fetch.bytes.len() as u64) < part.total_bytes {
@@ -279,17 +272,19 @@ impl<S: FromVolumes> Rebuild<S> {
             return;
         }
         let restored = checkpoint::decode(&fetch.bytes).and_then(|(header, pairs)| {
-            let store = S::restored(self.config.clone(), pairs, now)?;
+            let store = S::restored(self.config.clone(), pairs, now);
+            let store = store.map_err(CheckpointError::NoStore)?;
             Ok((header, Box::new(store)))
         });
         match restored {
             Ok(candidate) => self.candidate = Some(candidate),
-            Err(text) => {
-                out.log_message(
-                    level::ERROR,
-                    &format!("checkpoint {}: {text}", described(&fetch.header)),
-                );
-                self.spoiled.insert(rank, text);
+            Err(error) => {
+                let event = StateEvent::CheckpointUnusable {
+                    checkpoint: fetch.header.id(),
+                    error: error.clone(),
+                };
+                out.report(event.into());
+                self.spoiled.insert(rank, error);
             }
         }
     }
@@ -365,13 +360,13 @@ impl<S: FromVolumes> Rebuild<S> {
                 since: now,
             });
         }
-        Verdict::Wait(format!("reading checkpoint {}", described(&newest)))
+        Verdict::Wait(format!("reading checkpoint {}", newest.id()))
     }
 
     fn without_checkpoint(&self) -> String {
         let heard = self.volumes.len();
-        let spoiled = self.spoiled.values().map(String::as_str);
-        let spoiled: Vec<&str> = spoiled.take(MAX_NAMED).collect();
+        let spoiled = self.spoiled.values().map(CheckpointError::to_string);
+        let spoiled: Vec<String> = spoiled.take(MAX_NAMED).collect();
         let mut text =
             format!("heard from {heard} servers, and none has a checkpoint that can be used");
         if !spoiled.is_empty() {

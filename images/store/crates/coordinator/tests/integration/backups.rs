@@ -1,6 +1,8 @@
 //! The list of backups, and open floors.
 
 use crate::common::{Action, Harness, hello, removal};
+use coordinator::CoordinatorEvent;
+use coordinator::reports::MemberEvent;
 use wire::ids::ServerId;
 use wire::member::{BackupReport, Hello, OpenFloor, coordinator::Kind, shard};
 
@@ -108,12 +110,8 @@ fn that_a_storage_has_failed_is_said_once_and_known_to_all() {
         );
         assert_eq!(is_retired, round == 0);
     }
-    let said = harness
-        .out
-        .log
-        .iter()
-        .filter(|line| line.contains("has retired: it is full"));
-    assert_eq!(said.count(), 1);
+    let is_meant = |event: &&CoordinatorEvent| matches!(event, CoordinatorEvent::Member(MemberEvent::BackupRetired { why, .. }) if why == "it is full");
+    assert_eq!(harness.out.events.iter().filter(is_meant).count(), 1);
 }
 
 #[test]
@@ -150,9 +148,10 @@ fn that_all_disks_are_full_is_said_when_it_begins() {
             ..BackupReport::default()
         };
         harness.shard_says(connection, shard::Kind::BackupReport(report));
-        let lines = harness.out.log.iter();
-        let full = lines.filter(|line| line.contains("all 20 frames of 2 backups are taken"));
-        full.count()
+        let (frames, backups) = (20, 2);
+        let full = CoordinatorEvent::from(MemberEvent::BackupsFull { frames, backups });
+        let events = harness.out.events.iter();
+        events.filter(|event| **event == full).count()
     };
     assert_eq!(said(100, 0), 0);
     assert_eq!(said(101, 1), 0);

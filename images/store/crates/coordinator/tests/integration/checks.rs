@@ -1,6 +1,8 @@
 //! The generic checks of every request, and what is for tests only.
 
 use crate::common::{Action, CLUSTER, Harness, hello};
+use ::coordinator::CoordinatorEvent;
+use ::coordinator::reports::ClientEvent;
 use wire::ids::ServerId;
 use wire::member::{LocateServer, coordinator, shard};
 use wire::opcode::{Opcode, Service};
@@ -87,10 +89,8 @@ fn kill_ends_the_process_where_tests_are_allowed_and_nowhere_else() {
         assert_eq!(harness.answer(&payload), refused);
     }
     assert!(!harness.out.ended);
-    let [text] = &harness.out.log[..] else {
-        panic!("not told once: {:?}", harness.out.log);
-    };
-    assert!(text.contains("KILL") && text.contains("--allowTestRpcs"));
+    let refused = CoordinatorEvent::from(ClientEvent::KillRefused);
+    assert_eq!(harness.out.events, [refused], "reported once");
 
     let mut harness = Harness::with(|config| config.allow_test_rpcs = true);
     assert_eq!(harness.request(&payload), []);

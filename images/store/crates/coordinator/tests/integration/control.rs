@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{Action, Harness, encode, hello};
+use coordinator::reports::ClientEvent;
 use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::level::Level;
 use wire::member::{self, coordinator::Kind};
 use wire::rpc;
 use wire::status::Status;
@@ -101,7 +103,11 @@ fn control_operations_go_to_every_shard() {
     harness.enlist(101, hello("b", 2, 0, 1));
     let input = [&3u32.to_le_bytes()[..], b"hello"].concat();
     let (to, actions) = harness.request_on(1, &control(1010, &input));
-    assert_eq!(harness.out.log.last().unwrap(), "hello");
+    let text = ClientEvent::Text {
+        level: Level::Notice,
+        text: "hello".to_owned(),
+    };
+    assert_eq!(harness.out.events.last(), Some(&text.into()));
     let mut replies = Vec::new();
     for (action, id) in actions.into_iter().zip([1u64, 2]).rev() {
         let Action::Send(connection, Kind::Control(message)) = action else {

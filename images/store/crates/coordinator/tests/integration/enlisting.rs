@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use coordinator::{Config, Coordinator, Output};
+use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{
     BackupReport, Hello, LogInventory, Pong, Recovered, TabletLoad, TabletRange, ToCoordinator,
@@ -28,7 +28,7 @@ impl Output for Sent {
         self.0.extend(message.kind.map(|kind| (connection, kind)));
     }
     fn close_member(&mut self, _: u64) {}
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: CoordinatorEvent) {}
 }
 
 struct Store {

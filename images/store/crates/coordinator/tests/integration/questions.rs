@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::common::replicated::with_replicas;
 use crate::common::{self, Action, Harness, encode, hello, hex};
+use coordinator::Limits;
+use coordinator::reports::{TableEvent, TableLimit};
 use coordinator::status::Contact;
 use prost::Message;
 use wire::bugs::{Bug, plant};
@@ -166,15 +168,14 @@ fn splits_are_bounded() {
     harness.create("t", 1);
     let answer = harness.answer(&split("t", 9));
     assert_eq!(rpc::status(&answer), Ok(Status::InvalidParameter));
-    assert!(
-        harness
-            .out
-            .log
-            .iter()
-            .any(|line| line.contains("SPLIT_TABLET refused")),
-        "{:?}",
-        harness.out.log
-    );
+    let limit = TableLimit::Split {
+        of_table: 1,
+        most_of_table: 1,
+        count: 1,
+        most: Limits::default().max_tablets,
+    };
+    let refused = TableEvent::SplitRefused(limit);
+    assert_eq!(harness.out.events.last(), Some(&refused.into()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello};
+use coordinator::reports::{TableEvent, TableLimit};
 use coordinator::{LEASE_TERM_NS, Limits};
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, coordinator::Kind};
@@ -233,7 +234,8 @@ fn limits_of_tables_are_invalid_parameters_and_logged() {
         status(&harness.answer(&create_table("t", 5))),
         Status::InvalidParameter
     );
-    assert!(harness.out.log.last().unwrap().contains("at most 4"));
+    let refused = TableEvent::CreateRefused(TableLimit::Span { most: 4, asked: 5 });
+    assert_eq!(harness.out.events.last(), Some(&refused.into()));
     assert_eq!(
         status(&harness.answer(&create_table(&"n".repeat(1025), 1))),
         Status::InvalidParameter

@@ -53,7 +53,7 @@ impl Bench {
                     assert!(self.under_way.is_none(), "two writes at one time");
                     self.under_way = Some(write);
                 }
-                Output::Log(..) | Output::Event(_) => {}
+                Output::Report(_) => {}
                 output => self.left.push(output),
             }
         }

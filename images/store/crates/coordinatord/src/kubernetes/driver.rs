@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use coordinator::Coordinator;
 use coordinator::leader::{self, Leader, News, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
-use daemon::logging::{log_message, set_log_level};
+use daemon::logging::{report, set_log_level};
 use daemon::runtime::{PollingFailed, end_process};
 use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
 use prost::Message;
@@ -303,8 +303,7 @@ impl Driver {
                 }
                 Output::CloseMember(session) => self.members.end(session, io),
                 Output::Deferred(answer) => answer(),
-                Output::Log(level, text) => log_message(level, &text),
-                Output::Event(event) => log_message(event.level(), &event.to_string()),
+                Output::Report(event) => report(event.level(), &event),
                 Output::EndProcess => end_process(),
                 Output::State(News::Ended(ending, text)) => self.ended(ending, text),
             }

@@ -15,6 +15,7 @@ use wire::time::Time;
 
 use crate::continuations::table::Continuations;
 use crate::output::Output;
+use crate::reports::MembershipEvent;
 
 /// Pings under way for clients; more are told to come again.
 const MAX_PINGS: usize = 16;
@@ -172,10 +173,8 @@ impl Proxies {
     pub fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl Output) {
         let for_others = |asker| !matches!(asker, Asker::Client(_));
         if self.count(for_others) >= MAX_PROBES {
-            let text = format!(
-                "asked about more than {MAX_PROBES} servers at once: not all are looked at"
-            );
-            return out.log_message(2, &text);
+            let event = MembershipEvent::TooManyProbes { most: MAX_PROBES };
+            return out.report(event.into());
         }
         let timeout = Duration::from_millis(probe.timeout_ms.into()).min(MAX_TIMEOUT);
         let connection = out.connect_server(&probe.locator);

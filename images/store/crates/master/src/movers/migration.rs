@@ -11,9 +11,9 @@ use wire::time::Time;
 
 use crate::data::Store;
 use crate::data::tablets::overlap;
-use crate::movers::failed::Failed;
 use crate::movers::settling::Settling;
 use crate::output::Output;
+use crate::reports::{MigrationError, MigrationEvent};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
@@ -53,15 +53,15 @@ impl Migrations {
 }
 
 /// Why a migration ends here, for the coordinator and for people.
-fn failed(migration_id: u64, failed: &Failed, out: &mut impl Output) {
-    let Failed { text, is_full } = failed;
-    out.log_message(2, &format!("migration {migration_id}: given up: {text}"));
+fn failed(migration_id: u64, error: MigrationError, out: &mut impl Output) {
     let migrated = member::Migrated {
         migration_id,
-        failure: text.clone(),
-        is_full: *is_full,
+        failure: error.to_string(),
+        is_full: error.is_full(),
         ..member::Migrated::default()
     };
+    let migration = migration_id;
+    out.report(MigrationEvent::Failed { migration, error }.into());
     send(shard::Kind::Migrated(migrated), out);
 }
 
@@ -81,8 +81,7 @@ impl Migrations {
             self.end_outgoing(store);
         }
         if is_incoming || is_outgoing {
-            let text = format!("migration {id}: given up by the coordinator");
-            out.log_message(3, &text);
+            out.report(MigrationEvent::GivenUp { migration: id }.into());
         }
     }
 
@@ -125,7 +124,7 @@ impl Migrations {
     ) {
         let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| outgoing.would_be_split(table_id, key_hash)) {
-            self.fail_outgoing(store, &Failed::other("its tablet was split"), out);
+            self.fail_outgoing(store, MigrationError::Split, out);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tablets that come from elsewhere or go there.
 
-pub(crate) mod failed;
 pub(crate) mod migration;
+pub(crate) mod orders;
 pub(crate) mod recovery;
 pub(crate) mod settling;

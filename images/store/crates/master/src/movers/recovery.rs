@@ -18,10 +18,11 @@ use wire::time::Time;
 use crate::data::Store;
 use crate::data::replay::{Replay, ReplayError};
 use crate::data::tablets::{overlaps, split};
-use crate::movers::failed::{Failed, may_bring_back};
+use crate::movers::orders::may_bring_back;
 use crate::movers::settling::Settling;
 use crate::output::Output;
 use crate::replicas::known::KnownBackups;
+use crate::reports::{NoRoomHere, RecoveryError, RecoveryEvent, SourceError};
 use reader::{MAX_PIECES, Piece, Reader, Wanted};
 use source::{Failure, Source};
 
@@ -141,7 +142,7 @@ impl Recovery {
         &mut self,
         is_known: impl Fn(ServerId) -> bool,
         has_room: impl Fn(ServerId) -> bool,
-    ) -> Result<Option<(Source, ServerId)>, Failed> {
+    ) -> Result<Option<(Source, ServerId)>, RecoveryError> {
         if self.replay.is_none() || self.starving_since.is_some() {
             return Ok(None);
         }
@@ -150,17 +151,14 @@ impl Recovery {
             let source = &mut self.sources[at];
             let mut candidates = source.candidates();
             for &unknown in candidates.iter().filter(|&&backup| !is_known(backup)) {
-                source.failed(
-                    unknown,
-                    Failure::lasting("is not among the backups that the coordinator named"),
-                );
+                source.failed(unknown, Failure::lasting(SourceError::NotNamed));
             }
             candidates.retain(|&backup| is_known(backup));
             if candidates.is_empty() {
                 candidates = source.candidates();
             }
             if candidates.is_empty() {
-                return Err(Failed::other(source.complaint()));
+                return Err(source.complaint());
             }
             if let Some(&backup) = candidates
                 .iter()
@@ -212,16 +210,14 @@ impl Recoveries {
         let mut tablets = order.tablets;
         tablets.sort_unstable();
         if let Err(why) = self.may_recover(store, &tablets, is_taken) {
-            return recovery_failed(id, &Failed::other(why), out);
+            return recovery_failed(id, why, out);
         }
-        out.log_message(
-            3,
-            &format!(
-                "recovery {id}: {} tablets, from {} segments",
-                tablets.len(),
-                order.segments.len()
-            ),
-        );
+        let event = RecoveryEvent::Began {
+            recovery: id,
+            tablets: tablets.len(),
+            segments: order.segments.len(),
+        };
+        out.report(event.into());
         // Others who read the same log begin elsewhere.
         let mut sources: Vec<(u64, Source)> = order
             .segments
@@ -251,20 +247,18 @@ impl Recoveries {
         store: &Store,
         tablets: &[TabletRange],
         is_taken: impl Fn(&TabletRange) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), RecoveryError> {
         if self.active.len() >= MAX_RECOVERIES {
-            return Err(format!(
-                "this server is busy with {MAX_RECOVERIES} recoveries already"
-            ));
+            let recoveries = MAX_RECOVERIES;
+            return Err(RecoveryError::Busy { recoveries });
         }
         if tablets.is_empty() || tablets.len() > MAX_FILTER_TABLETS {
-            return Err(format!(
-                "{} tablets cannot be recovered at once: give orders for 1 to {MAX_FILTER_TABLETS}",
-                tablets.len()
-            ));
+            let tablets = tablets.len();
+            return Err(RecoveryError::TabletCount { tablets });
         }
         let is_taken = |tablet: &TabletRange| is_taken(tablet) || self.overlap(tablet);
-        may_bring_back(store, tablets, is_taken)
+        may_bring_back(store, tablets, is_taken)?;
+        Ok(())
     }
 
     /// Owns what a recovery has brought; no if it was not made here.
@@ -289,15 +283,18 @@ impl Recoveries {
             is_durable: false,
         });
         trace::record(Event::RecoveryServed, id);
-        let count = recovery.tablets.len();
-        out.log_message(3, &format!("recovery {id}: {count} tablets are served"));
+        let event = RecoveryEvent::Served {
+            recovery: id,
+            tablets: recovery.tablets.len(),
+        };
+        out.report(event.into());
         true
     }
 
     pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl Output) {
         if let Some(at) = self.position(id) {
             self.drop_recovery(store, at);
-            out.log_message(3, &format!("recovery {id}: given up by the coordinator"));
+            out.report(RecoveryEvent::GivenUp { recovery: id }.into());
         }
     }
 
@@ -354,12 +351,12 @@ impl Recoveries {
         &mut self,
         store: &mut Store,
         at: usize,
-        failed: &Failed,
+        error: RecoveryError,
         out: &mut impl Output,
     ) {
         let id = self.active[at].id;
         self.drop_recovery(store, at);
-        recovery_failed(id, failed, out);
+        recovery_failed(id, error, out);
     }
 
     /// Recoveries on their way into this shard's own log.
@@ -379,14 +376,14 @@ impl Recoveries {
 }
 
 /// Why a recovery ends here without its tablets, for the coordinator and for people.
-fn recovery_failed(id: u64, failed: &Failed, out: &mut impl Output) {
-    let Failed { text, is_full } = failed;
-    out.log_message(2, &format!("recovery {id}: not here: {text}"));
+fn recovery_failed(id: u64, error: RecoveryError, out: &mut impl Output) {
     let recovered = member::Recovered {
         recovery_id: id,
-        failure: text.clone(),
-        is_full: *is_full,
+        failure: error.to_string(),
+        is_full: error.is_full(),
         ..member::Recovered::default()
     };
+    let recovery = id;
+    out.report(RecoveryEvent::Failed { recovery, error }.into());
     send(shard::Kind::Recovered(recovered), out);
 }

@@ -3,7 +3,7 @@
 pub(crate) mod known;
 
 use log::Log;
-use replication::{BackupInfo, Replicator};
+use replication::{BackupInfo, ReplicationEvent, Replicator};
 use wire::ids::ServerId;
 use wire::member::{self, OpenFloor, ToCoordinator, shard};
 use wire::time::Time;
@@ -11,6 +11,7 @@ use wire::time::Time;
 use crate::config::{Identity, Replication};
 use crate::output::{Channel, Output};
 use crate::replicas::known::KnownBackups;
+use crate::reports::ReplicasEvent;
 
 /// Passes on what a replicator wants.
 struct ToBackups<'a, O>(&'a mut O);
@@ -31,8 +32,8 @@ impl<O: Output> replication::Output for ToBackups<'_, O> {
         let kind = shard::Kind::RaiseOpenFloor(floor);
         self.0.send_coordinator(ToCoordinator::from(kind));
     }
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.0.log_message(level, text);
+    fn report(&mut self, event: ReplicationEvent) {
+        self.0.report(event.into());
     }
 }
 
@@ -113,8 +114,7 @@ impl Replicas {
             return;
         };
         if let Err(error) = replicator.answer(now, backup, nonce, payload, &mut ToBackups(out)) {
-            let text = format!("backup {backup} sent an answer that cannot be read: {error}");
-            out.log_message(1, &text);
+            out.report(ReplicasEvent::UnreadableAnswer { backup, error }.into());
             out.disconnect_backup(Channel::Replication, backup);
             replicator.disconnected(now, backup);
         }
@@ -147,12 +147,12 @@ impl Replicas {
             .into_iter()
             .partition(|backup| backup.segment_bytes >= own);
         for backup in small {
-            let (id, theirs) = (ServerId(backup.server_id), backup.segment_bytes);
-            let text = format!(
-                "backup {id} takes segments of {theirs} bytes and this server's have {own}: it gets none of them; give all \
-                 servers the same segment size"
-            );
-            out.log_message(2, &text);
+            let event = ReplicasEvent::FramesTooSmall {
+                backup: ServerId(backup.server_id),
+                frame_bytes: backup.segment_bytes,
+                segment_bytes: own,
+            };
+            out.report(event.into());
         }
         let backups = fitting.into_iter().map(info).collect();
         replicator.set_backups(backups, &mut ToBackups(out));

@@ -3,6 +3,7 @@
 use prost::Message;
 use wire::hash::key_hash;
 use wire::ids::ReplyTo;
+use wire::level::Level;
 use wire::opcode::Opcode;
 use wire::rpc::{
     self, ControlTarget, GetServerIdResponse, MessageResponse, PingRequest, ProxyPingRequest,
@@ -14,18 +15,14 @@ use wire::time::Time;
 use crate::data::Access;
 use crate::data::tablets::Use;
 use crate::output::Output;
+use crate::reports::ClientEvent;
 use crate::shard::Shard;
 
 /// Longest text that a control operation can put into the log.
 const MAX_LOG_TEXT_BYTES: usize = 4096;
 const NO_TRACE: &str = "no time trace is recorded here";
-const NO_CACHE_TRACE: &str = "no cache trace is recorded by this build";
 /// Events that go to the log where nobody says how many: writing them takes a shard's thread a millisecond.
 const LOGGED_EVENTS: &[u8] = b"last=200";
-/// Levels of log messages, in RAMCloud's numbers.
-const WARNING: u32 = 2;
-const NOTICE: u32 = 3;
-const DEBUG: u32 = 4;
 
 /// The parts of request and response that are always there.
 fn fixed_bytes(opcode: Opcode) -> Option<(usize, usize)> {
@@ -96,19 +93,22 @@ impl Shard {
     /// No answer comes: the process ends, as if it had crashed.
     fn kill(&mut self, out: &mut impl Output) -> Result<(), Status> {
         self.test_rpc("KILL", out)?;
-        out.log_message(WARNING, "a client's KILL ends this process");
+        out.report(ClientEvent::Killed.into());
         out.end_process();
         Ok(())
     }
 
     /// Whether requests that are meant for tests, and do harm elsewhere, are served.
-    pub(crate) fn test_rpc(&mut self, name: &str, out: &mut impl Output) -> Result<(), Status> {
+    pub(crate) fn test_rpc(
+        &mut self,
+        name: &'static str,
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
         if self.config.allow_test_rpcs {
             return Ok(());
         }
         if !core::mem::replace(&mut self.told_about_test_rpcs, true) {
-            let text = format!("refused {name}: it is for tests only; --allowTestRpcs allows it");
-            out.log_message(WARNING, &text);
+            out.report(ClientEvent::TestRequestRefused { name }.into());
         }
         Err(Status::UnimplementedRequest)
     }
@@ -159,18 +159,18 @@ impl Shard {
     ) -> Vec<u8> {
         let mut output = Vec::new();
         let status = match op {
-            control_op::LOG_MESSAGE => log_message(input, out),
+            control_op::LOG_MESSAGE => log_text(input, out),
             control_op::LOG_TIME_TRACE => log_time_trace(input, out),
             control_op::GET_TIME_TRACE => {
                 output = out.time_trace(input).unwrap_or(NO_TRACE.into());
                 Status::Ok
             }
             control_op::LOG_CACHE_TRACE => {
-                out.log_message(NOTICE, NO_CACHE_TRACE);
+                out.report(ClientEvent::NoCacheTrace.into());
                 Status::Ok
             }
             control_op::GET_CACHE_TRACE => {
-                output.extend_from_slice(NO_CACHE_TRACE.as_bytes());
+                output = ClientEvent::NoCacheTrace.to_string().into_bytes();
                 Status::Ok
             }
             control_op::GET_PERF_STATS => {
@@ -181,18 +181,12 @@ impl Shard {
             control_op::START_PERF_COUNTERS
             | control_op::STOP_PERF_COUNTERS
             | control_op::RESET_METRICS => {
-                let text = format!(
-                    "control operation {op}: nothing to do, for counters always run and never go back"
-                );
-                out.log_message(DEBUG, &text);
+                out.report(ClientEvent::CountersLeft { control_op: op }.into());
                 Status::Ok
             }
             control_op::QUIESCE => {
-                let why = match self.config.replication {
-                    Some(_) => "backups write what they have to their devices by themselves",
-                    None => "this server's log has no copies",
-                };
-                out.log_message(DEBUG, &format!("QUIESCE: nothing to do, for {why}"));
+                let has_replicas = self.config.replication.is_some();
+                out.report(ClientEvent::NothingToQuiesce { has_replicas }.into());
                 Status::Ok
             }
             _ => Status::UnimplementedRequest,
@@ -233,16 +227,20 @@ fn log_time_trace(input: &[u8], out: &mut impl Output) -> Status {
     };
     let trace = out.time_trace(input).unwrap_or(NO_TRACE.into());
     for line in String::from_utf8_lossy(&trace).lines() {
-        out.log_message(NOTICE, line);
+        out.report(ClientEvent::TraceLine(line.to_owned()).into());
     }
     Status::Ok
 }
 
-fn log_message(input: &[u8], out: &mut impl Output) -> Status {
+fn log_text(input: &[u8], out: &mut impl Output) -> Status {
     let Some((level, text)) = input.split_first_chunk::<4>() else {
         return Status::MessageTooShort;
     };
     let text = &text[..text.len().min(MAX_LOG_TEXT_BYTES)];
-    out.log_message(u32::from_le_bytes(*level), &String::from_utf8_lossy(text));
+    let event = ClientEvent::Text {
+        level: Level::nearest(u32::from_le_bytes(*level)),
+        text: String::from_utf8_lossy(text).into_owned(),
+    };
+    out.report(event.into());
     Status::Ok
 }

@@ -12,6 +12,7 @@ use crate::data::leases::Leases;
 use crate::loads::Loads;
 use crate::membership::{Enlisted, Link};
 use crate::output::{Output, Session};
+use crate::reports::{MembershipEvent, Refusal};
 use crate::shard::Shard;
 
 /// The coordinator can ask for a shorter silence than this, but will not get it: a scheduler's hiccup is no failure.
@@ -31,10 +32,7 @@ impl Shard {
     ) -> Session {
         use coordinator::Kind;
         let Some(kind) = message.kind else {
-            out.log_message(
-                1,
-                "the coordinator sent a message of an unknown kind: is it newer than this server?",
-            );
+            out.report(MembershipEvent::UnknownMessage.into());
             return Session::Close;
         };
         if let Some(link) = &mut self.membership.link {
@@ -47,10 +45,7 @@ impl Shard {
             self.pong(now, ping.sequence, out);
             return Session::Continue;
         } else if !matches!(kind, Kind::Welcome(_) | Kind::Refused(_)) {
-            out.log_message(
-                1,
-                "the coordinator gave an order before it let this server in",
-            );
+            out.report(MembershipEvent::OrderBeforeWelcome.into());
             return Session::Close;
         }
         match kind {
@@ -149,10 +144,7 @@ impl Shard {
             | Kind::ForgetLogs(_)
             | Kind::KeepCheckpoint(_)
             | Kind::ReadCheckpoint(_) => {
-                out.log_message(
-                    1,
-                    "the coordinator gave an order that nobody here carries out",
-                );
+                out.report(MembershipEvent::OrderForBackup.into());
                 Session::Close
             }
         }
@@ -173,17 +165,12 @@ impl Shard {
             server_id: ServerId(welcome.server_id),
         };
         if !enlisted.server_id.is_valid() || self.membership.superseded {
-            out.log_message(
-                1,
-                "the coordinator's welcome makes no sense for this server",
-            );
+            out.report(MembershipEvent::SenselessWelcome.into());
             return Session::Close;
         }
         let (cluster_id, position) = (welcome.cluster_id, welcome.position);
-        if let Some(text) = self.membership.outdated(cluster_id, position) {
-            out.log_message(1, &text);
-            self.membership.refusal = Some(text);
-            return Session::Close;
+        if let Some(refusal) = self.membership.outdated(cluster_id, position) {
+            return self.refuse(refusal, out);
         }
         if self.activate(welcome.format.max(FIRST_FORMAT), out) == Session::Close {
             return Session::Close;
@@ -220,15 +207,17 @@ impl Shard {
     fn activate(&mut self, format: u32, out: &mut impl Output) -> Session {
         let known = self.config.formats;
         if !known.reads(format) {
-            let text = format!(
-                "the store is of format {format}, and this build reads {known}: start a server of the store's version"
-            );
-            out.log_message(1, &text);
-            self.membership.refusal = Some(text);
-            return Session::Close;
+            return self.refuse(Refusal::UnknownFormat { format, known }, out);
         }
         self.store.log.set_format(format);
         Session::Continue
+    }
+
+    /// The shard does not obey this coordinator.
+    fn refuse(&mut self, refusal: Refusal, out: &mut impl Output) -> Session {
+        out.report(MembershipEvent::Refused(refusal.clone()).into());
+        self.membership.refusal = Some(refusal);
+        Session::Close
     }
 
     /// Drops everything, for another incarnation or for none.
@@ -280,11 +269,11 @@ impl Shard {
         if let (Some(leader), Some(told)) = (leader, told)
             && !told.is_of_same_leader(&leader)
         {
-            let text = format!(
-                "the coordinator was of term {} when it let this server in, and says that it is of term {}: it is asked again",
-                leader.term, told.term
-            );
-            out.log_message(1, &text);
+            let event = MembershipEvent::TermChanged {
+                welcomed_in: leader.term,
+                told: told.term,
+            };
+            out.report(event.into());
             return Session::Close;
         }
         self.membership.learn_position(told);
@@ -325,15 +314,15 @@ impl Shard {
 
     fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
         if refused.reason() == member::RefusedReason::Superseded || self.membership.superseded {
-            return self.end_service(refused.text, out);
+            return self.end_service(Refusal::Told(refused.text), out);
         }
-        self.membership.refusal = Some(refused.text);
+        self.membership.refusal = Some(Refusal::Told(refused.text));
         self.membership.link = None;
         Session::Close
     }
 
     /// Others are trusted with what this process had: it holds nothing and serves nothing from now on.
-    pub(crate) fn end_service(&mut self, why: String, out: &mut impl Output) -> Session {
+    pub(crate) fn end_service(&mut self, why: Refusal, out: &mut impl Output) -> Session {
         self.membership.superseded = true;
         self.start_over(None, 1, out);
         self.membership.refusal = Some(why);
@@ -479,11 +468,8 @@ impl Shard {
             self.migrations.forget_outgoing(&mut self.store, whole);
             self.loads.were_merged(whole);
         } else if !self.store.tablets.has(whole) {
-            let text = format!(
-                "the coordinator orders tablets of table {} to become one, and this server does not own all of them: they stay as they are",
-                TableId(whole.table_id)
-            );
-            out.log_message(1, &text);
+            let table_id = TableId(whole.table_id);
+            out.report(MembershipEvent::CannotMerge { table_id }.into());
         }
     }
 
@@ -535,8 +521,7 @@ impl Shard {
 }
 
 fn refuse_overlap(out: &mut impl Output) -> Session {
-    let text = "the coordinator ordered a tablet that overlaps one held already";
-    out.log_message(1, text);
+    out.report(MembershipEvent::Overlap.into());
     Session::Close
 }
 

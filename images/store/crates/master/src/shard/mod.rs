@@ -40,6 +40,7 @@ use crate::movers::migration::Migrations;
 use crate::movers::recovery::Recoveries;
 use crate::output::{Output, Session};
 use crate::replicas::Replicas;
+use crate::reports::Refusal;
 use crate::shard::scratch::Scratch;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
@@ -194,7 +195,7 @@ impl Shard {
     }
 
     /// Why the coordinator did not let the shard in when it was last asked.
-    pub fn refusal(&self) -> Option<&str> {
+    pub fn refusal(&self) -> Option<&Refusal> {
         self.membership.refusal()
     }
 

@@ -6,6 +6,7 @@ use wire::time::Time;
 
 use crate::movers::settling::name_settled;
 use crate::output::{Output, Session};
+use crate::reports::{Brought, MembershipEvent, Refusal};
 use crate::shard::Shard;
 
 impl Shard {
@@ -21,7 +22,7 @@ impl Shard {
     pub(super) fn commit_recovery(&mut self, id: u64, out: &mut impl Output) -> Session {
         match self.recoveries.commit_ordered(&mut self.store, id, out) {
             true => Session::Continue,
-            false => self.is_not_trusted(&format!("recovery {id}"), out),
+            false => self.is_not_trusted(Brought::Recovery(id), out),
         }
     }
 
@@ -37,7 +38,7 @@ impl Shard {
     pub(super) fn commit_migration(&mut self, id: u64, out: &mut impl Output) -> Session {
         match self.migrations.commit(&mut self.store, id, out) {
             true => Session::Continue,
-            false => self.is_not_trusted(&format!("migration {id}"), out),
+            false => self.is_not_trusted(Brought::Migration(id), out),
         }
     }
 
@@ -49,20 +50,17 @@ impl Shard {
         out: &mut impl Output,
     ) -> Session {
         if let Err(unknown) = self.recoveries.resume(&mut self.store, counting, out) {
-            return self.is_not_trusted(&format!("recovery {unknown}"), out);
+            return self.is_not_trusted(Brought::Recovery(unknown), out);
         }
         self.migrations.resume(&mut self.store, tablets, out);
         Session::Continue
     }
 
     /// The coordinator counts on a recovery, or a migration, that was not made here. Nothing that this process holds can be right then.
-    fn is_not_trusted(&mut self, what: &str, out: &mut impl Output) -> Session {
-        let text = format!(
-            "the coordinator counts on {what}, which this process has not made: it serves nothing more; restart it, and others bring its \
-             tablets back"
-        );
-        out.log_message(1, &text);
-        self.end_service(text, out)
+    fn is_not_trusted(&mut self, what: Brought, out: &mut impl Output) -> Session {
+        let refusal = Refusal::NotMadeHere(what);
+        out.report(MembershipEvent::Refused(refusal.clone()).into());
+        self.end_service(refusal, out)
     }
 
     /// The next piece of a tablet that leaves. Its entries go to `data`, which is emptied before.

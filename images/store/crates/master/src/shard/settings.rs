@@ -3,14 +3,14 @@
 use wire::member::Settings;
 
 use crate::output::Output;
+use crate::reports::MembershipEvent;
 use crate::shard::Shard;
 
 impl Shard {
     /// These are in force from now on; for what they leave open, what the shard was started with.
     pub(crate) fn use_settings(&mut self, settings: Settings, out: &mut impl Output) {
         if let Err(why) = settings.check() {
-            let text = format!("the coordinator's settings are passed over: {why}");
-            return out.log_message(1, &text);
+            return out.report(MembershipEvent::ImpossibleSettings(why).into());
         }
         self.membership.settings = settings.number;
         self.store.log.keep_free(settings.cleaner_free_percent);

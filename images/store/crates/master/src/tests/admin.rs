@@ -3,6 +3,7 @@
 use prost::Message;
 use wire::hash::key_hash;
 use wire::ids::{ServerId, TableId};
+use wire::level::Level;
 use wire::member::{Control, TabletSplit, coordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::proto::{LogMetrics, MetricList, ServerConfig, ServerStatistics};
@@ -124,10 +125,8 @@ fn kill_ends_the_process_where_tests_are_allowed_and_nowhere_else() {
         assert_eq!(driver.call(&payload), [8, 0, 0, 0]);
     }
     assert!(!driver.said.ended);
-    let [(2, text)] = &driver.said.texts[..] else {
-        panic!("not told once: {:?}", driver.said.texts);
-    };
-    assert!(text.contains("KILL") && text.contains("--allowTestRpcs"));
+    let refused = ClientEvent::TestRequestRefused { name: "KILL" };
+    assert_eq!(driver.said.events, [refused.into()], "reported once");
 
     let mut driver = Driver::new(Config {
         allow_test_rpcs: true,
@@ -238,7 +237,11 @@ fn every_control_operation_has_its_answer_however_it_comes() {
     let hello = [&2u32.to_le_bytes()[..], b"hello"].concat();
     let payload = control(ControlTarget::ServerId, 0, control_op::LOG_MESSAGE, &hello);
     assert_eq!(controlled(&mut driver, &payload).0, Status::Ok);
-    assert_eq!(driver.said.texts.last(), Some(&(2, "hello".to_owned())));
+    let text = ClientEvent::Text {
+        level: Level::Warning,
+        text: "hello".to_owned(),
+    };
+    assert_eq!(driver.said.events.last(), Some(&text.into()));
 }
 
 fn perf_stats(driver: &mut Driver) -> PerfStats {

@@ -39,9 +39,10 @@ fn is_not_served_without_its_flag() {
     }
     driver.settle();
     assert_eq!(driver.shard.stats().objects, 0);
-    assert_eq!(driver.said.texts.len(), 1, "said once");
-    let text = &driver.said.texts[0].1;
-    assert!(text.contains("--allowTestRpcs"), "{text}");
+    let refused = ClientEvent::TestRequestRefused {
+        name: "FILL_WITH_TEST_DATA",
+    };
+    assert_eq!(driver.said.events, [refused.into()], "reported once");
 }
 
 #[test]

@@ -101,7 +101,12 @@ fn a_format_that_the_build_does_not_read_is_refused() {
     let mut driver = Driver::enlisted(of_build(Formats::CURRENT));
     assert_eq!(activate(&mut driver, NEXT), Session::Close);
     assert_eq!(driver.shard.format(), FIRST_FORMAT);
-    let text = driver.shard.refusal().unwrap();
+    let refusal = Refusal::UnknownFormat {
+        format: NEXT,
+        known: Formats::CURRENT,
+    };
+    assert_eq!(driver.shard.refusal(), Some(&refusal));
+    let text = refusal.to_string();
     assert!(
         text.contains("is of format 2, and this build reads format 1"),
         "{text}"

@@ -30,7 +30,7 @@ pub const fn whole(table_id: u64) -> TabletRange {
 pub struct Said {
     pub replies: Vec<(ReplyTo, Vec<u8>)>,
     pub messages: Vec<shard::Kind>,
-    pub texts: Vec<(u32, String)>,
+    pub events: Vec<ShardEvent>,
     pub counters: DriverCounters,
     /// Where it wanted to connect to; the number of a connection is 1 + its place here.
     pub connects: Vec<String>,
@@ -61,8 +61,8 @@ impl Output for Said {
     fn send_coordinator(&mut self, message: ToCoordinator) {
         self.messages.push(message.kind.expect("a kind"));
     }
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.texts.push((level, text.to_owned()));
+    fn report(&mut self, event: ShardEvent) {
+        self.events.push(event);
     }
     fn driver_counters(&self) -> DriverCounters {
         self.counters

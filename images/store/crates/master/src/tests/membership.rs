@@ -3,13 +3,14 @@
 use core::time::Duration;
 
 use wire::ids::ServerId;
+use wire::level::Level;
 use wire::member::{self, TabletOrder, TabletRange, TabletSplit, coordinator, shard};
 use wire::rpc::{ServerControlResponse, control_op};
 use wire::status::Status;
 use wire::time::Time;
 
 use super::harness::*;
-use crate::{Durability, Session};
+use crate::{ClientEvent, Durability, MembershipEvent, Refusal, Session, ShardEvent};
 
 fn take(sequence: u64, table_id: u64) -> coordinator::Kind {
     coordinator::Kind::TakeTablet(TabletOrder {
@@ -169,7 +170,8 @@ fn a_superseded_shard_serves_nothing_for_ever() {
         Session::Close
     );
     assert!(driver.shard.is_superseded() && !driver.shard.is_enlisted());
-    assert_eq!(driver.shard.refusal(), Some("member m-0 was removed"));
+    let told = Refusal::Told("member m-0 was removed".to_owned());
+    assert_eq!(driver.shard.refusal(), Some(&told));
     assert_eq!(driver.read(b"key").0, Status::UnknownTablet);
     assert_eq!(driver.write(1, b"key", b"").0, Status::UnknownTablet);
     let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
@@ -260,7 +262,11 @@ fn orders_before_the_welcome_and_unknown_messages_end_the_session() {
         .shard
         .coordinator_message(driver.now, unknown, &mut driver.said);
     assert_eq!(session, Session::Close);
-    assert_eq!(driver.said.texts.len(), 2);
+    let events = [
+        MembershipEvent::OrderBeforeWelcome,
+        MembershipEvent::UnknownMessage,
+    ];
+    assert_eq!(driver.said.events, events.map(ShardEvent::from));
 }
 
 #[test]
@@ -275,6 +281,8 @@ fn overlapping_orders_end_the_session() {
     });
     assert_eq!(driver.order(half), Session::Close);
     assert!(done(&mut driver).is_empty());
+    let events = [ShardEvent::from(MembershipEvent::Overlap)];
+    assert_eq!(driver.said.events, events);
 }
 
 #[test]
@@ -292,17 +300,23 @@ fn control_operations() {
         assert_eq!(done.sequence, 3);
         let response = ServerControlResponse::decode(&done.response).unwrap();
         assert_eq!(response.server_id, ServerId::new(1, 0));
-        (response.status, driver.said.texts.pop())
+        (response.status, driver.said.events.pop())
     };
     let hello = control(control_op::LOG_MESSAGE, b"\x02\0\0\0hello");
-    assert_eq!(hello, (Status::Ok, Some((2, "hello".to_owned()))));
+    let text = ClientEvent::Text {
+        level: Level::Warning,
+        text: "hello".to_owned(),
+    };
+    assert_eq!(hello, (Status::Ok, Some(text.into())));
     assert_eq!(
         control(control_op::LOG_MESSAGE, b"\x02").0,
         Status::MessageTooShort
     );
-    let (status, text) = control(control_op::LOG_TIME_TRACE, b"");
-    assert_eq!(status, Status::Ok);
-    assert!(text.unwrap().1.contains("no time trace"));
+    let no_trace = ClientEvent::TraceLine("no time trace is recorded here".to_owned());
+    assert_eq!(
+        control(control_op::LOG_TIME_TRACE, b""),
+        (Status::Ok, Some(no_trace.into()))
+    );
     assert_eq!(control(1000, b""), (Status::UnimplementedRequest, None));
     assert_eq!(control(control_op::GET_PERF_STATS, b"").0, Status::Ok);
 }
@@ -356,8 +370,13 @@ fn a_coordinator_of_an_older_term_is_not_obeyed() {
     ] {
         driver.shard.coordinator_lost(driver.now);
         assert_eq!(welcomed_by(&mut driver, 9, term, nonce), Session::Close);
-        let refusal = driver.shard.refusal().unwrap().to_owned();
-        assert!(refusal.contains(why), "{refusal}");
+        let refusal = driver.shard.refusal().unwrap();
+        let leaders = match refusal {
+            Refusal::OldLeader { told, known } => (told.term, told.nonce, known.term, known.nonce),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(leaders, (term, nonce, 4, 44));
+        assert!(refusal.to_string().contains(why), "{refusal}");
         assert!(
             driver.order(take(2, 2)) == Session::Close,
             "its orders are not either"

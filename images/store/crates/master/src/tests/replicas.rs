@@ -264,8 +264,12 @@ fn a_backup_whose_frames_are_too_small_gets_no_replicas() {
     }));
     driver.tick();
     assert_eq!(driver.said.backups_connected, [ServerId(11)]);
-    let (_, text) = driver.said.texts.last().unwrap();
-    assert!(text.contains("the same segment size"), "{text}");
+    let too_small = ReplicasEvent::FramesTooSmall {
+        backup: ServerId(10),
+        frame_bytes: (1 << 14) - 1,
+        segment_bytes: 1 << 14,
+    };
+    assert_eq!(driver.said.events.last(), Some(&too_small.into()));
 }
 
 #[test]

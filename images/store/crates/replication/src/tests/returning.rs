@@ -6,6 +6,7 @@ use wire::bugs::{Bug, plant};
 use wire::ids::ServerId;
 
 use super::world::World;
+use crate::ReplicationEvent;
 
 /// A log of many segments on `backups`, and the first of them.
 fn filled(replicas: usize, backups: usize, seed: u64) -> (World, ServerId) {
@@ -183,14 +184,11 @@ fn a_replica_that_is_not_there_any_more_is_made_again() {
         world.harm(id, 0, is_damage);
         world.come_back_as(id, true);
         world.pass(Duration::from_secs(3));
-        assert!(
-            world
-                .texts
-                .iter()
-                .any(|text| text.contains(&format!("does not hold segment {}", before[0]))),
-            "{:?}",
-            world.texts
-        );
+        let gone = ReplicationEvent::ReplicaGone {
+            backup: id,
+            segment_id: before[0],
+        };
+        assert!(world.reports.contains(&gone), "{:?}", world.reports);
         assert_eq!(world.replicator.report().segments_short, 0);
     }
 }
@@ -232,15 +230,24 @@ fn backups_with_smaller_frames_and_retired_ones_get_nothing_and_the_text_says_wh
     };
     assert!(world.replicas_of(small.id).is_empty());
     assert!(world.replicas_of(retired.id).is_empty());
-    let said = |part: &str| {
-        world
-            .texts
-            .iter()
-            .filter(|text| text.contains(part))
-            .count()
+    let too_small = ReplicationEvent::FramesTooSmall {
+        backup: small.id,
+        host: small.host.clone(),
+        frame_bytes: 2048,
+        segment_bytes: 4096,
     };
-    assert_eq!(said("to use it, start its server with larger segments"), 1);
-    assert_eq!(said("replace its storage and restart its server"), 1);
+    let gone = ReplicationEvent::BackupRetired {
+        backup: retired.id,
+        host: retired.host.clone(),
+    };
+    for expected in [too_small, gone] {
+        let reported = world.reports.iter().filter(|event| **event == expected);
+        assert_eq!(reported.count(), 1, "{expected:?}: {:?}", world.reports);
+        let text = expected.to_string();
+        let says_what_to_do = text.contains("start its server with larger segments")
+            || text.contains("replace its storage and restart its server");
+        assert!(says_what_to_do, "{text}");
+    }
 
     // One that retires later loses what it has.
     let id = infos[2].id;

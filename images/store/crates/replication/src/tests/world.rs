@@ -11,7 +11,7 @@ use wire::time::Time;
 
 use super::backup::ModelBackup;
 use super::store::Store;
-use crate::{BackupInfo, Config, Output, Replicator};
+use crate::{BackupInfo, Config, Output, ReplicationEvent, Replicator};
 use time::Event;
 
 pub const LOG: ServerId = ServerId(1);
@@ -23,7 +23,7 @@ pub struct Wishes {
     disconnect: Vec<ServerId>,
     send: Vec<(ServerId, u64, Vec<u8>)>,
     floors: Vec<u64>,
-    texts: Vec<String>,
+    reports: Vec<ReplicationEvent>,
 }
 
 impl Output for Wishes {
@@ -39,8 +39,8 @@ impl Output for Wishes {
     fn raise_open_floor(&mut self, segment_id: u64) {
         self.floors.push(segment_id);
     }
-    fn log_message(&mut self, _: u32, text: &str) {
-        self.texts.push(text.to_owned());
+    fn report(&mut self, event: ReplicationEvent) {
+        self.reports.push(event);
     }
 }
 
@@ -89,7 +89,7 @@ pub struct World {
     freeing: BTreeMap<(ServerId, u64), u64>,
     /// Bytes of data that were sent to backups.
     pub sent_bytes: usize,
-    pub texts: Vec<String>,
+    pub reports: Vec<ReplicationEvent>,
 }
 
 impl World {
@@ -127,7 +127,7 @@ impl World {
             has_drained: false,
             freeing: BTreeMap::new(),
             sent_bytes: 0,
-            texts: Vec::new(),
+            reports: Vec::new(),
         };
         for _ in 0..backups {
             world.start_backup();
@@ -214,7 +214,7 @@ impl World {
 
     pub fn set(&mut self, infos: Vec<BackupInfo>) {
         self.replicator.set_backups(infos, &mut self.out);
-        self.texts.append(&mut self.out.texts);
+        self.reports.append(&mut self.out.reports);
         self.pump();
     }
 

@@ -6,6 +6,7 @@ use wire::peer::{Data, Entries, Request};
 use wire::time::Time;
 
 use super::Server;
+use crate::event::{PeerError, ServerEvent};
 use crate::from_backup::FromBackup;
 use crate::output::Output;
 
@@ -42,9 +43,7 @@ impl<S: Storage> Server<S> {
             }
             (Ok(Request::ReadEntries(_)), Some(_)) => {
                 if !self.reads.push(to, payload) {
-                    let text = "backup: closed a connection: more is asked for at once than recoveries ask for";
-                    out.log_message(2, text);
-                    self.close_peer(to.connection, out);
+                    self.refuse_peer(to.connection, PeerError::TooManyReads, out);
                 }
             }
             (Ok(Request::List(list)), Some(backup)) => {
@@ -53,8 +52,7 @@ impl<S: Storage> Server<S> {
                 out.answer_peer(to, &[&listing]);
             }
             (Err(error), Some(_)) => {
-                out.log_message(2, &format!("backup: closed a connection: {error}"));
-                self.close_peer(to.connection, out);
+                self.refuse_peer(to.connection, PeerError::Malformed(error), out);
             }
         }
     }
@@ -87,14 +85,18 @@ impl<S: Storage> Server<S> {
     ) {
         let waiting = self.waiting.entry(to.connection).or_default();
         if *waiting >= MAX_WAITING {
-            let text =
-                format!("backup: closed a connection on which {waiting} requests wait for a sync");
-            out.log_message(2, &text);
-            return self.close_peer(to.connection, out);
+            let requests = *waiting;
+            let error = PeerError::TooManyWaiting { requests };
+            return self.refuse_peer(to.connection, error, out);
         }
         *waiting += 1;
         self.with_backup(out, act);
         self.report.changed();
+    }
+
+    fn refuse_peer(&mut self, connection: u64, error: PeerError, out: &mut impl Output) {
+        out.report_server(ServerEvent::PeerClosed(error));
+        self.close_peer(connection, out);
     }
 
     /// Lets the backup, if it is there, do something that it may have words about.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Durability, Layout, Scope};
-use master::{Channel, Identity, Session};
+use master::{Channel, Identity, Session, ShardEvent};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, ToCoordinator, ToShard, coordinator, shard};
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 use wire::time::Time;
 
-use crate::{BackupConfig, Config, Output, Server};
+use crate::{BackupConfig, Config, Output, Server, ServerEvent};
 
 pub const CLUSTER: u64 = 77;
 pub const OWN: ServerId = ServerId(1 << 32 | 1);
@@ -23,7 +23,7 @@ pub const FRAMES: u32 = 40;
 pub struct Said {
     pub replies: Vec<(ReplyTo, Vec<u8>)>,
     pub messages: Vec<shard::Kind>,
-    pub texts: Vec<String>,
+    pub events: Vec<ServerEvent>,
     pub to_open: Option<backup::Config>,
     pub answers: Vec<(ReplyTo, Vec<u8>)>,
     pub peers_closed: Vec<u64>,
@@ -38,8 +38,8 @@ impl master::Output for Said {
     fn send_coordinator(&mut self, message: ToCoordinator) {
         self.messages.push(message.kind.expect("a kind"));
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        self.texts.push(text.to_owned());
+    fn report(&mut self, event: ShardEvent) {
+        self.report_server(event.into());
     }
     fn connect_backup(&mut self, _channel: Channel, backup: ServerId, _locator: &str) {
         self.backups_to_connect.push(backup);
@@ -59,6 +59,9 @@ impl Output for Said {
     }
     fn close_peer(&mut self, connection: u64) {
         self.peers_closed.push(connection);
+    }
+    fn report_server(&mut self, event: ServerEvent) {
+        self.events.push(event);
     }
 }
 

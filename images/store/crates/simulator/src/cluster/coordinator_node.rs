@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cluster::election::Election;
 use crate::oracles::boundaries::Answered;
 use coordinator::leader::Leader;
-use coordinator::{Coordinator, Event, Output};
+use coordinator::{Coordinator, CoordinatorEvent, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::session::Sessions;
@@ -19,8 +19,7 @@ pub enum CoordinatorAction {
     Reply(ReplyTo, Vec<u8>),
     SendMember(u64, ToShard),
     CloseMember(u64),
-    Log(String),
-    Report(Event),
+    Report(CoordinatorEvent),
 }
 
 #[derive(Default)]
@@ -37,10 +36,7 @@ impl Output for CoordinatorActions {
     fn close_member(&mut self, connection: u64) {
         self.0.push(CoordinatorAction::CloseMember(connection));
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        self.0.push(CoordinatorAction::Log(text.to_owned()));
-    }
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, event: CoordinatorEvent) {
         self.0.push(CoordinatorAction::Report(event));
     }
 }

@@ -1,7 +1,8 @@
 //! What coordinators do with what they hear, and with time.
 
+use coordinator::reports::{MemberEvent, MigrationEvent, RecoveryEvent, TableEvent};
 use coordinator::status::MoveReason;
-use coordinator::{Coordinator, Event as CoordinatorEvent};
+use coordinator::{Coordinator, CoordinatorEvent};
 use wire::ids::{ReplyTo, TableId};
 use wire::opcode::Opcode;
 use wire::rpc::SplitTabletRequest;
@@ -71,36 +72,31 @@ impl Cluster {
                 self.send_on_session(process, session, message);
             }
             CoordinatorAction::CloseMember(session) => self.end_session(process, session),
-            CoordinatorAction::Log(text) => self.note_log(host, &text),
             CoordinatorAction::Report(event) => {
                 self.count_event(process, &event);
-                self.note_log(host, &event.to_string());
+                self.note_log(host, &event);
             }
         }
     }
 
     fn count_event(&mut self, process: usize, event: &CoordinatorEvent) {
         let what = match event {
-            CoordinatorEvent::SessionSilent { .. } => "connections given up for silence",
-            CoordinatorEvent::ServerDead { .. } => "servers declared dead",
-            CoordinatorEvent::RecoveryBegan { .. } => "recoveries begun",
-            CoordinatorEvent::RecoveryEnded { .. } => "recoveries ended",
-            CoordinatorEvent::TabletsLost { .. } => "losses recorded",
-            CoordinatorEvent::MigrationBegan {
-                reason: Some(MoveReason::Uneven { .. }),
-                ..
-            } => "migrations begun for evenness",
-            CoordinatorEvent::MigrationBegan { .. } => return,
-            CoordinatorEvent::MigrationEnded { .. } => "migrations ended",
-            CoordinatorEvent::MigrationGivenUp { .. } => "migrations given up",
-            CoordinatorEvent::TabletCut { .. } => {
+            CoordinatorEvent::Member(event) => of_member(event),
+            CoordinatorEvent::Recovery(event) => of_recovery(event),
+            CoordinatorEvent::Migration(event) => of_migration(event),
+            CoordinatorEvent::Table(TableEvent::Cut { .. }) => {
                 self.note_cut(process);
-                "tablets cut to be moved"
+                Some("tablets cut to be moved")
             }
-            CoordinatorEvent::TabletsMerged { .. } => "tablets made one again",
-            CoordinatorEvent::TableSplit { .. } => "tables split by order",
+            CoordinatorEvent::Table(TableEvent::Merged { .. }) => Some("tablets made one again"),
+            CoordinatorEvent::Table(TableEvent::Split { .. }) => Some("tables split by order"),
+            CoordinatorEvent::Table(TableEvent::CreateRefused(_) | TableEvent::SplitRefused(_))
+            | CoordinatorEvent::State(_)
+            | CoordinatorEvent::Client(_) => None,
         };
-        self.coverage.hit(what);
+        if let Some(what) = what {
+            self.coverage.hit(what);
+        }
     }
 
     /// Remembers where each new table's keys live.
@@ -164,5 +160,51 @@ impl Cluster {
         if let Some(process) = self.coordinator_of(host) {
             self.coordinator_hears(process, Heard::Tick);
         }
+    }
+}
+
+/// What an event of a member counts as; `None`: nothing.
+fn of_member(event: &MemberEvent) -> Option<&'static str> {
+    match event {
+        MemberEvent::SessionSilent { .. } => Some("connections given up for silence"),
+        MemberEvent::ServerDead { .. } => Some("servers declared dead"),
+        MemberEvent::Enlisted { .. }
+        | MemberEvent::ShardRefused { .. }
+        | MemberEvent::VolumeRefused(_)
+        | MemberEvent::OddMessage
+        | MemberEvent::LowerFloor { .. }
+        | MemberEvent::Removed { .. }
+        | MemberEvent::Drained { .. }
+        | MemberEvent::Undrained { .. }
+        | MemberEvent::LastResortEnded { .. }
+        | MemberEvent::BackupRetired { .. }
+        | MemberEvent::BackupsFull { .. } => None,
+    }
+}
+
+fn of_recovery(event: &RecoveryEvent) -> Option<&'static str> {
+    match event {
+        RecoveryEvent::Began { .. } => Some("recoveries begun"),
+        RecoveryEvent::Ended { .. } => Some("recoveries ended"),
+        RecoveryEvent::TabletsLost { .. } => Some("losses recorded"),
+        RecoveryEvent::Waits { .. }
+        | RecoveryEvent::LossAccepted { .. }
+        | RecoveryEvent::MayHaveLost { .. } => None,
+    }
+}
+
+fn of_migration(event: &MigrationEvent) -> Option<&'static str> {
+    match event {
+        MigrationEvent::Began {
+            reason: Some(MoveReason::Uneven { .. }),
+            ..
+        } => Some("migrations begun for evenness"),
+        MigrationEvent::Ended { .. } => Some("migrations ended"),
+        MigrationEvent::GivenUp { .. } => Some("migrations given up"),
+        MigrationEvent::Began {
+            reason: Some(MoveReason::Drains { .. }) | None,
+            ..
+        }
+        | MigrationEvent::Refused(_) => None,
     }
 }

@@ -185,8 +185,7 @@ impl Cluster {
             Output::CloseMember(connection) => {
                 self.carry_out(process, CoordinatorAction::CloseMember(connection));
             }
-            Output::Log(_, text) => self.carry_out(process, CoordinatorAction::Log(text)),
-            Output::Event(event) => self.carry_out(process, CoordinatorAction::Report(event)),
+            Output::Report(event) => self.carry_out(process, CoordinatorAction::Report(event)),
             Output::Deferred(split) => self.boundaries.answered(split),
             Output::EndProcess => {}
             Output::State(News::Ended(Ending::Deposed, _)) => {

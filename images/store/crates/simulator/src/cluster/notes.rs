@@ -1,5 +1,7 @@
 //! What is noted of messages as they pass: for the trace, and for what is counted.
 
+use core::fmt;
+
 use prost::Message;
 use wire::ids::ReplyTo;
 use wire::member::ToShard;
@@ -116,14 +118,15 @@ impl Cluster {
         }
     }
 
-    pub fn note_log(&mut self, host: u32, text: &str) {
+    pub fn note_log(&mut self, host: u32, event: &(impl fmt::Display + ?Sized)) {
+        let text = event.to_string();
         self.trace.event(
             self.now,
             || host_name(host),
             "log",
             &[],
             text.as_bytes(),
-            || text.to_owned(),
+            || text.clone(),
         );
     }
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use backup::testing::MemoryStorage;
 use backup::{Durability as BackupDurability, Scope};
 use fast::Loan;
-use master::{Channel, Config, Durability, Identity, Lender, LogPosition, Replication};
+use master::{Channel, Config, Durability, Identity, Lender, LogPosition, Replication, ShardEvent};
 use server::links::Links;
-use server::{BackupConfig, Server};
+use server::{BackupConfig, Server, ServerEvent};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::session::ShardSession;
@@ -52,7 +52,7 @@ pub struct ShardActions {
     pub to_coordinator: Vec<ToCoordinator>,
     pub peers: Vec<PeerAction>,
     pub opens: Option<backup::Config>,
-    pub log: Vec<String>,
+    pub events: Vec<ServerEvent>,
     /// Of connections to other servers.
     pub last_number: u64,
     /// The shard's, while it does something: loans are taken and given back at once.
@@ -112,7 +112,7 @@ impl ShardActions {
         self.replies.append(&mut other.replies);
         self.to_coordinator.append(&mut other.to_coordinator);
         self.peers.append(&mut other.peers);
-        self.log.append(&mut other.log);
+        self.events.append(&mut other.events);
         self.opens = self.opens.take().or(other.opens);
         self.last_number = other.last_number;
     }
@@ -146,8 +146,8 @@ impl master::Output for ShardActions {
     fn send_coordinator(&mut self, message: ToCoordinator) {
         self.to_coordinator.push(message);
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        self.log.push(text.to_owned());
+    fn report(&mut self, event: ShardEvent) {
+        self.events.push(event.into());
     }
     fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
         let locator = locator.to_owned();
@@ -187,6 +187,9 @@ impl server::Output for ShardActions {
     }
     fn close_peer(&mut self, connection: u64) {
         self.peers.push(PeerAction::Close(connection));
+    }
+    fn report_server(&mut self, event: ServerEvent) {
+        self.events.push(event);
     }
 }
 

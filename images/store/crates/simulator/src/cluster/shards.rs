@@ -94,8 +94,8 @@ impl Cluster {
         for message in out.to_coordinator {
             self.send_to_coordinator(server, shard, message);
         }
-        for text in out.log {
-            self.note_log(server_host(server), &text);
+        for event in out.events {
+            self.note_log(server_host(server), &event);
         }
         self.apply_peers(server, shard, out.peers);
         if let Some(config) = out.opens {

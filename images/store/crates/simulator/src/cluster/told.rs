@@ -2,7 +2,7 @@
 //! buffered.
 
 use backup::testing::{Faults, MemoryStorage};
-use backup::{Backup, Durability, Inventory, Output, ReplicaInfo, State};
+use backup::{Backup, BackupEvent, Durability, Inventory, Output, ReplicaInfo, State};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{LogInventory, ReplicaFound};
 use wire::peer::{Answer, SERVING_PROMISE};
@@ -14,7 +14,7 @@ struct Said(Vec<ReplicaInfo>);
 
 impl Output for Said {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.0 = inventory.replicas;
     }

@@ -1,5 +1,8 @@
 //! What people change of a store while it runs: docs/settings.md.
 
+use core::fmt;
+use core::ops::RangeInclusive;
+
 use prost::Message;
 
 /// Bounds of the settings, and of the options of programs that say the same.
@@ -47,12 +50,57 @@ pub struct Settings {
     pub rebalance_mbps: Option<u32>,
 }
 
+/// Why settings cannot be in force. The text names the setting, and what it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImpossibleSettings {
+    OutOfBounds {
+        name: &'static str,
+        value: u32,
+        bounds: RangeInclusive<u32>,
+    },
+    LeastWithoutReplicas,
+    /// The least number of replicas is 0, or more than their number.
+    Least {
+        min_replicas: u32,
+        replicas: u32,
+    },
+}
+
+impl fmt::Display for ImpossibleSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImpossibleSettings::OutOfBounds {
+                name,
+                value,
+                bounds,
+            } => write!(
+                f,
+                "{name} is {value}: it must be from {} to {}",
+                bounds.start(),
+                bounds.end()
+            ),
+            ImpossibleSettings::LeastWithoutReplicas => {
+                f.write_str("minReplicas is set without replicas: set both")
+            }
+            ImpossibleSettings::Least {
+                min_replicas,
+                replicas,
+            } => write!(
+                f,
+                "minReplicas is {min_replicas}: it must be from 1 to replicas, which is {replicas}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ImpossibleSettings {}
+
 impl Settings {
     /// Whether each is possible.
     ///
     /// # Errors
-    /// A text that names the setting and what it may be.
-    pub fn check(&self) -> Result<(), String> {
+    /// One is not, or two do not go together.
+    pub fn check(&self) -> Result<(), ImpossibleSettings> {
         let ranges = [
             ("replicas", self.replicas, bounds::REPLICAS),
             ("repairMBps", self.repair_mbps, bounds::REPAIR_MBPS),
@@ -70,20 +118,24 @@ impl Settings {
             ("logLevel", self.log_level, bounds::LOG_LEVEL),
             ("rebalanceMBps", self.rebalance_mbps, bounds::REBALANCE_MBPS),
         ];
-        for (name, value, range) in ranges {
-            if let Some(value) = value.filter(|value| !range.contains(value)) {
-                let (least, most) = range.into_inner();
-                return Err(format!(
-                    "{name} is {value}: it must be from {least} to {most}"
-                ));
+        for (name, value, bounds) in ranges {
+            if let Some(value) = value.filter(|value| !bounds.contains(value)) {
+                return Err(ImpossibleSettings::OutOfBounds {
+                    name,
+                    value,
+                    bounds,
+                });
             }
         }
         match (self.replicas, self.min_replicas) {
-            (None, Some(_)) => Err("minReplicas is set without replicas: set both".to_owned()),
-            (Some(replicas), Some(least)) if !(1..=replicas).contains(&least) => Err(format!(
-                "minReplicas is {least}: it must be from 1 to replicas, which is {replicas}"
-            )),
-            _ => Ok(()),
+            (None, Some(_)) => Err(ImpossibleSettings::LeastWithoutReplicas),
+            (Some(replicas), Some(min_replicas)) if !(1..=replicas).contains(&min_replicas) => {
+                Err(ImpossibleSettings::Least {
+                    min_replicas,
+                    replicas,
+                })
+            }
+            (Some(_), Some(_)) | (_, None) => Ok(()),
         }
     }
 
@@ -167,7 +219,7 @@ mod tests {
             ),
         ];
         for (settings, text) in bad {
-            let error = settings.check().unwrap_err();
+            let error = settings.check().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
     }

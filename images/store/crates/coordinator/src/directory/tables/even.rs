@@ -3,6 +3,7 @@
 use wire::bugs::{Bug, is_planted};
 
 use super::{NOBODY, SplitError, Table, Tables, cut};
+use crate::reports::TableLimit;
 
 /// What a table lacks to have a boundary at each of some even distances.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +53,12 @@ impl Tables {
         if of_table && self.tablet_count + more <= limits.max_tablets {
             return Ok(());
         }
-        Err(SplitError::Limit(format!(
-            "the table has {} tablets of at most {}, the store {} of at most {}; drop tables",
-            table.tablets.len(),
-            limits.max_tablets_per_table,
-            self.tablet_count,
-            limits.max_tablets
-        )))
+        Err(SplitError::Limit(TableLimit::Split {
+            of_table: table.tablets.len(),
+            most_of_table: limits.max_tablets_per_table,
+            count: self.tablet_count,
+            most: limits.max_tablets,
+        }))
     }
 }
 
@@ -114,13 +114,13 @@ mod tests {
         assert_eq!(new_of(&tables, 8).len(), 4);
         let refused = tables.even_split(b"a", 9);
         assert!(
-            matches!(&refused, Err(SplitError::Limit(text)) if text.contains("4 tablets of at most 8")),
+            matches!(&refused, Err(SplitError::Limit(limit)) if limit.to_string().contains("4 tablets of at most 8")),
             "{refused:?}"
         );
         tables.create(1, b"b", 3, &[&[1]]).expect("a table");
         let refused = tables.even_split(b"a", 8);
         assert!(
-            matches!(&refused, Err(SplitError::Limit(text)) if text.contains("the store 7 of at most 10")),
+            matches!(&refused, Err(SplitError::Limit(limit)) if limit.to_string().contains("the store 7 of at most 10")),
             "{refused:?}"
         );
         assert_eq!(tables.tablet_count(), 7);

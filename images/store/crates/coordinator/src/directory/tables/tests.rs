@@ -1,6 +1,7 @@
 //! Tables are cut, placed and limited.
 
 use super::*;
+use crate::reports::TableLimit;
 use crate::resource::Resource;
 use wire::bugs::plant;
 
@@ -103,7 +104,7 @@ fn limits_refuse_with_a_reason() {
     let mut tables = Tables::new(0, limits);
     let one: [&[u32]; 1] = [&[1]];
     let limit = |result: Result<&Table, CreateError>| match result {
-        Err(CreateError::Limit(text)) => text,
+        Err(CreateError::Limit(limit)) => limit.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(limit(tables.create(1, b"long", 1, &one)).contains("at most 3 bytes"));
@@ -151,9 +152,14 @@ fn a_split_tablet_stays_with_its_owner() {
     ];
     assert_eq!(ranges, expected);
     assert_eq!(tables.tablets_of(2), 3);
-    assert!(
-        matches!(tables.split(b"a", 9, Cut::Ordered), Err(SplitError::Limit(text)) if text.contains("at most 4"))
-    );
+    assert!(matches!(
+        tables.split(b"a", 9, Cut::Ordered),
+        Err(SplitError::Limit(TableLimit::Split {
+            of_table: 4,
+            most_of_table: 4,
+            ..
+        }))
+    ));
     assert_eq!(tables.drop_table(b"a").unwrap().tablets.len(), 4);
     assert_eq!(tables.tablets_of(2), 0);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordinator::state::{Changes, Pair};
-use coordinator::{Config, Coordinator, Output};
+use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use prost::Message;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, Hello, ToCoordinator, ToShard};
@@ -26,7 +26,7 @@ pub enum Action {
 #[derive(Default)]
 pub struct Recorder {
     pub actions: Vec<Action>,
-    pub log: Vec<String>,
+    pub events: Vec<CoordinatorEvent>,
     pub ended: bool,
 }
 
@@ -43,8 +43,8 @@ impl Output for Recorder {
     fn close_member(&mut self, connection: u64) {
         self.actions.push(Action::Close(connection));
     }
-    fn log_message(&mut self, _level: u32, text: &str) {
-        self.log.push(text.to_owned());
+    fn report(&mut self, event: CoordinatorEvent) {
+        self.events.push(event);
     }
     fn end_process(&mut self) {
         self.ended = true;

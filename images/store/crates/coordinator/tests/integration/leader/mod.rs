@@ -90,7 +90,7 @@ impl Bench {
         while let Some(output) = self.leader.take_output() {
             match output {
                 Output::State(News::Request(id, request)) => self.under_way.push((id, request)),
-                Output::Log(..) | Output::Event(_) => {}
+                Output::Report(_) => {}
                 output => self.left.push(output),
             }
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::replicated::with_replicas;
 use crate::common::{Action, Recorder, create_table, hello};
 use coordinator::checkpoint::{self, HEADER_BYTES};
-use coordinator::{Config, Coordinator};
+use coordinator::reports::StateEvent;
+use coordinator::{Config, Coordinator, CoordinatorEvent};
 use wire::ids::ServerId;
 use wire::member::coordinator::Kind;
 use wire::member::{BackupReport, Hello, Pong, Position, RefusedReason, shard};
@@ -187,9 +188,9 @@ fn fewer_volumes_than_may_be_lost_are_waited_for_and_not_for_ever() {
     assert!(
         again
             .out
-            .log
+            .events
             .iter()
-            .any(|text| text.contains("without the volumes of m3, m4"))
+            .any(|event| matches!(event, CoordinatorEvent::State(StateEvent::MadeAgain { without, .. }) if without[..] == ["m3", "m4"]))
     );
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::common::Harness;
 use crate::common::replicated::*;
+use coordinator::CoordinatorEvent;
+use coordinator::reports::RecoveryEvent;
 use wire::member::{OpenFloor, ReplicaFound, shard};
 
 #[test]
@@ -123,13 +125,14 @@ fn what_is_missing_is_named_until_the_backup_returns() {
         "no backup that answers has segment 1, 2 (the replica at server 3.0 is rotten) of the log of server 1.0; \
          members that are not connected (2): m1, m4"
     );
-    let said = store
-        .harness
-        .out
-        .log
-        .iter()
-        .filter(|line| line.contains(&waits));
-    assert_eq!(said.count(), 1, "once");
+    let reported = RecoveryEvent::Waits {
+        server: dead,
+        why: waits,
+    };
+    let reported = CoordinatorEvent::from(reported);
+    let events = store.harness.out.events.iter();
+    let same = events.filter(|event| **event == reported);
+    assert_eq!(same.count(), 1, "once");
     // Its process is another, its disk the same.
     let mut actions = store.start(5, "m4", &[dead]);
     actions.extend(store.wait(100));
@@ -171,12 +174,19 @@ fn each_group_of_tablets_says_once_why_it_waits() {
         store.finds(number, first, vec![]);
         store.finds(number, second, vec![open_head(9, 80, &[8])]);
     }
-    store.harness.out.log.clear();
+    store.harness.out.events.clear();
     assert_eq!(orders(&store.wait(2000)), []);
     let waits = store.recoveries().pop().unwrap().waits_for;
     assert_eq!(waits.matches("of the log of").count(), 3, "{waits}");
-    let said = &store.harness.out.log;
-    assert_eq!(said.len(), 2, "each group once: {said:?}");
+    let events = &store.harness.out.events;
+    assert_eq!(events.len(), 2, "each group once: {events:?}");
+    let is_wait = |event: &CoordinatorEvent| {
+        matches!(
+            event,
+            CoordinatorEvent::Recovery(RecoveryEvent::Waits { .. })
+        )
+    };
+    assert!(events.iter().all(is_wait), "{events:?}");
     // One of them goes on; the other is said to wait still.
     store.finds(3, second, vec![closed(8), open_head(9, 80, &[8])]);
     let of_fresh = orders(&store.wait(100));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use backup::testing::MemoryStorage;
-use backup::{Backup, Config, Durability, Inventory, Output};
+use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
 use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Read, ReplicaId, Status};
@@ -29,7 +29,7 @@ struct Silent;
 
 impl Output for Silent {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, _: Inventory) {}
 }
 

@@ -12,10 +12,11 @@ use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
 use super::{failed, send};
 use crate::data::Store;
 use crate::data::replay::ReplayError;
-use crate::movers::failed::{Failed, may_bring_back};
 use crate::movers::migration::Migrations;
+use crate::movers::orders::may_bring_back;
 use crate::movers::settling::Settling;
 use crate::output::Output;
+use crate::reports::{MigrationError, MigrationEvent, NoRoomHere};
 
 /// Of the snapshot, in a second, where the order does not say.
 const BYTES_PER_SECOND: u64 = 200_000_000;
@@ -27,7 +28,7 @@ enum Taken {
     Yes,
     /// Memory has to be found first.
     NotYet,
-    Failed(Failed),
+    Failed(MigrationError),
 }
 
 impl Migrations {
@@ -44,20 +45,20 @@ impl Migrations {
         if self.committed == id || incoming.is_some_and(|incoming| incoming.id == id) {
             return;
         }
-        let may = if incoming.is_some() {
-            Err("this server is taking in another tablet already".to_owned())
-        } else {
-            may_bring_back(store, &[tablet], is_taken)
-        };
-        if let Err(why) = may {
-            return failed(id, &Failed::other(why), out);
+        if incoming.is_some() {
+            return failed(id, MigrationError::TakesInAnother, out);
+        }
+        if let Err(conflict) = may_bring_back(store, &[tablet], is_taken) {
+            return failed(id, conflict.into(), out);
         }
         store.raise_version_floor(order.version_floor);
         let source = ServerId(order.source);
-        let table_id = TableId(tablet.table_id);
-        let text =
-            format!("migration {id}: a tablet of table {table_id} is being taken in from {source}");
-        out.log_message(3, &text);
+        let event = MigrationEvent::TakingIn {
+            migration: id,
+            table_id: TableId(tablet.table_id),
+            source,
+        };
+        out.report(event.into());
         self.incoming = Some(Incoming {
             id,
             tablet,
@@ -96,9 +97,9 @@ impl Migrations {
         }
     }
 
-    fn fail_incoming(&mut self, store: &mut Store, why: &Failed, out: &mut impl Output) {
+    fn fail_incoming(&mut self, store: &mut Store, error: MigrationError, out: &mut impl Output) {
         if let Some(incoming) = &self.incoming {
-            failed(incoming.id, why, out);
+            failed(incoming.id, error, out);
             self.drop_incoming(store, out);
         }
     }
@@ -115,8 +116,8 @@ impl Migrations {
         // Nobody will ever read the other log for what this one holds.
         store.log.release_source();
         self.committed = incoming.id;
-        let text = format!("migration {}: its tablet is served here", incoming.id);
-        out.log_message(3, &text);
+        let migration = incoming.id;
+        out.report(MigrationEvent::Served { migration }.into());
     }
 
     pub fn connected(&mut self, now: Time, source: ServerId) {
@@ -166,7 +167,7 @@ impl Migrations {
                     incoming.kept = Some(payload.to_vec());
                 }
             }
-            Taken::Failed(why) => return self.fail_incoming(store, &why, out),
+            Taken::Failed(error) => return self.fail_incoming(store, error, out),
         }
         self.tend_incoming(store, now, out);
     }
@@ -180,10 +181,7 @@ impl Migrations {
         };
         let answer = match Migrating::decode(payload) {
             Ok(answer) => answer,
-            Err(error) => {
-                let text = format!("the source sent an answer that cannot be read: {error}");
-                return Taken::Failed(Failed::other(text));
-            }
+            Err(error) => return Taken::Failed(MigrationError::Malformed(error)),
         };
         match answer.status {
             Status::Ok => {}
@@ -192,28 +190,22 @@ impl Migrations {
                 incoming.not_before = now + PAUSE;
                 return Taken::Yes;
             }
-            Status::Missing => {
-                let text = "the source has given it up";
-                return Taken::Failed(Failed::other(text));
-            }
-            status => {
-                let text = format!("the source refuses to go on ({status:?})");
-                return Taken::Failed(Failed::other(text));
+            Status::Missing => return Taken::Failed(MigrationError::SourceGaveUp),
+            status @ (Status::Fenced | Status::Full | Status::Retired | Status::Mismatch) => {
+                return Taken::Failed(MigrationError::SourceRefuses(status));
             }
         }
         match store.replay(replay, answer.data) {
             Ok(()) => {}
             Err(ReplayError::NoRoom(NoRoom::Cleaning)) => return Taken::NotYet,
             Err(ReplayError::NoRoom(NoRoom::Full)) => {
-                return Taken::Failed(Failed::full("the log is full"));
+                return Taken::Failed(MigrationError::NoRoom(NoRoomHere::Log));
             }
             Err(ReplayError::TableFull) => {
-                let what = "the hash table, or what is remembered of clients, is full";
-                return Taken::Failed(Failed::full(what));
+                return Taken::Failed(MigrationError::NoRoom(NoRoomHere::Tables));
             }
             Err(ReplayError::Damaged { error, .. }) => {
-                let text = format!("the source gives out an entry that is damaged: {error}");
-                return Taken::Failed(Failed::other(text));
+                return Taken::Failed(MigrationError::DamagedEntry(error));
             }
         }
         // Changes come in the order in which they were made.
@@ -258,14 +250,13 @@ impl Migrations {
                     objects: replay.stats().objects,
                     duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
                 };
-                let text = format!(
-                    "migration {}: {} bytes read and {} objects taken in after {} ms",
-                    migrated.migration_id,
-                    migrated.bytes,
-                    migrated.objects,
-                    took.as_millis()
-                );
-                out.log_message(3, &text);
+                let event = MigrationEvent::TakenIn {
+                    migration: migrated.migration_id,
+                    bytes: migrated.bytes,
+                    objects: migrated.objects,
+                    took_ms: took.as_millis(),
+                };
+                out.report(event.into());
                 send(shard::Kind::Migrated(migrated), out);
                 incoming.stage = Stage::Complete(replay);
             }
@@ -290,7 +281,7 @@ impl Migrations {
                         incoming.kept = Some(kept);
                     }
                 }
-                Taken::Failed(why) => self.fail_incoming(store, &why, out),
+                Taken::Failed(error) => self.fail_incoming(store, error, out),
             }
         }
         let Some(incoming) = self.incoming.as_mut() else {
@@ -299,18 +290,17 @@ impl Migrations {
         let is_late = incoming.took_in_at + PATIENCE <= now;
         match incoming.stage {
             Stage::Waiting | Stage::Reading(_) if is_late => {
-                let why = if incoming.kept.is_some() {
-                    Failed::full("the log stays full")
+                let error = if incoming.kept.is_some() {
+                    MigrationError::NoRoom(NoRoomHere::LogForLong)
                 } else {
-                    Failed::other("the source cannot be reached, or knows nothing of it")
+                    MigrationError::SourceSilent
                 };
-                self.fail_incoming(store, &why, out);
+                self.fail_incoming(store, error, out);
                 Time::NEVER
             }
             // Its writes wait for that.
             Stage::Settling(..) if is_late => {
-                let why = "what was read did not get its copies in time";
-                self.fail_incoming(store, &Failed::other(why), out);
+                self.fail_incoming(store, MigrationError::NotDurable, out);
                 Time::NEVER
             }
             Stage::Waiting => now + MEMORY_PAUSE,
@@ -340,7 +330,9 @@ impl Migrations {
                 incoming.took_in_at = now;
             }
             Err(NoRoom::Cleaning) => {}
-            Err(NoRoom::Full) => self.fail_incoming(store, &Failed::full("the log is full"), out),
+            Err(NoRoom::Full) => {
+                self.fail_incoming(store, MigrationError::NoRoom(NoRoomHere::Log), out);
+            }
         }
     }
 }

@@ -12,9 +12,9 @@ use super::{failed, send};
 use crate::data::tablets::{Use, holds};
 use crate::data::walk::{Limits, Unfinished};
 use crate::data::{Place, Store};
-use crate::movers::failed::Failed;
 use crate::movers::migration::Migrations;
 use crate::output::Output;
+use crate::reports::{MigrationError, MigrationEvent};
 
 /// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
 const PIECE_SLOTS: usize = 512;
@@ -33,21 +33,18 @@ impl Migrations {
         if outgoing.is_some_and(|outgoing| outgoing.id == id) {
             return;
         }
-        let refusal = if outgoing.is_some() {
-            "this server is giving out another tablet already"
-        } else if !store.tablets.all().contains(&tablet) {
-            "this server does not have the tablet"
-        } else {
-            ""
-        };
-        if !refusal.is_empty() {
-            return failed(id, &Failed::other(refusal), out);
+        if outgoing.is_some() {
+            return failed(id, MigrationError::GivesOutAnother, out);
         }
-        let target = ServerId(order.target);
-        let table_id = TableId(tablet.table_id);
-        let text =
-            format!("migration {id}: a tablet of table {table_id} is being given out to {target}");
-        out.log_message(3, &text);
+        if !store.tablets.all().contains(&tablet) {
+            return failed(id, MigrationError::NotOwned, out);
+        }
+        let event = MigrationEvent::GivingOut {
+            migration: id,
+            table_id: TableId(tablet.table_id),
+            target: ServerId(order.target),
+        };
+        out.report(event.into());
         let all = Unfinished::new(tablet.start_key_hash, tablet.end_key_hash);
         self.outgoing = Some(Outgoing {
             id,
@@ -110,8 +107,7 @@ impl Migrations {
     pub fn stop_tablet(&mut self, store: &mut Store, migration_id: u64, out: &mut impl Output) {
         let outgoing = self.outgoing.as_mut();
         let Some(outgoing) = outgoing.filter(|one| one.id == migration_id && one.has_ended) else {
-            let text = "the tablet is not frozen at its source, or not any more";
-            return failed(migration_id, &Failed::other(text), out);
+            return failed(migration_id, MigrationError::NotFrozen, out);
         };
         outgoing.is_stopped = true;
         if !is_planted(Bug::ReadAfterStop) {
@@ -132,9 +128,14 @@ impl Migrations {
         }
     }
 
-    pub(super) fn fail_outgoing(&mut self, store: &mut Store, why: &Failed, out: &mut impl Output) {
+    pub(super) fn fail_outgoing(
+        &mut self,
+        store: &mut Store,
+        error: MigrationError,
+        out: &mut impl Output,
+    ) {
         if let Some(outgoing) = &self.outgoing {
-            failed(outgoing.id, why, out);
+            failed(outgoing.id, error, out);
             self.end_outgoing(store);
         }
     }
@@ -152,13 +153,7 @@ impl Migrations {
     pub(super) fn tend_outgoing(&mut self, store: &mut Store, out: &mut impl Output) {
         let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| !outgoing.is_stopped) && store.log.pin_hinders() {
-            let why =
-                "memory is full at the source, and what was written since it began cannot be kept";
-            let why = Failed {
-                text: why.to_owned(),
-                is_full: true,
-            };
-            self.fail_outgoing(store, &why, out);
+            self.fail_outgoing(store, MigrationError::SourceFull, out);
         }
     }
 }

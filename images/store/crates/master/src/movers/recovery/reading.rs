@@ -16,7 +16,7 @@ impl Recoveries {
         out: &mut impl Output,
     ) {
         let pieces = self.reader.disconnected(backup);
-        self.not_read(pieces, backup, "has lost the connection");
+        self.not_read(pieces, backup, SourceError::Disconnected);
         self.read_more(store, backups, now, out);
     }
 
@@ -32,15 +32,15 @@ impl Recoveries {
         lost.retain(|&backup| backups.locator(backup).is_none());
         for lost in lost {
             let pieces = self.reader.disconnect(lost, out);
-            self.not_read(pieces, lost, "is down, as the coordinator says");
+            self.not_read(pieces, lost, SourceError::Down);
         }
         self.read_more(store, backups, now, out);
     }
 
     /// Reads these pieces from others.
-    fn not_read(&mut self, pieces: Vec<Piece>, backup: ServerId, said: &str) {
+    fn not_read(&mut self, pieces: Vec<Piece>, backup: ServerId, error: SourceError) {
         for mut piece in pieces {
-            piece.source.failed(backup, Failure::passing(said));
+            piece.source.failed(backup, Failure::passing(error));
             self.put_back(piece.recovery_id, piece.source);
         }
     }
@@ -89,13 +89,11 @@ impl Recoveries {
                 }
             },
             Err(error) => {
-                let text = format!("backup {backup} sent an answer that cannot be read: {error}");
-                out.log_message(1, &text);
-                let said = "sent an answer that cannot be read";
-                source.failed(backup, Failure::lasting(said));
+                out.report(RecoveryEvent::UnreadableAnswer { backup, error }.into());
+                source.failed(backup, Failure::lasting(SourceError::Malformed));
                 self.put_back(recovery_id, source);
                 let pieces = self.reader.disconnect(backup, out);
-                self.not_read(pieces, backup, said);
+                self.not_read(pieces, backup, SourceError::Malformed);
             }
         }
         self.read_more(store, backups, now, out);
@@ -130,8 +128,8 @@ impl Recoveries {
                 return;
             }
             Err(ReplayError::Damaged { error, .. }) => {
-                let said = format!("gives out an entry that is damaged: {error}");
-                read.source.failed(read.backup, Failure::lasting(said));
+                let error = SourceError::DamagedEntry(error);
+                read.source.failed(read.backup, Failure::lasting(error));
                 recovery.sources.push(read.source);
                 return;
             }
@@ -140,12 +138,10 @@ impl Recoveries {
                 recovery.kept.push_front((read, data));
                 return;
             }
-            Err(ReplayError::NoRoom(NoRoom::Full)) => "the log is full",
-            Err(ReplayError::TableFull) => {
-                "the hash table, or what is remembered of clients, is full"
-            }
+            Err(ReplayError::NoRoom(NoRoom::Full)) => NoRoomHere::Log,
+            Err(ReplayError::TableFull) => NoRoomHere::Tables,
         };
-        self.fail_recovery(store, at, &Failed::full(full), out);
+        self.fail_recovery(store, at, RecoveryError::NoRoom(full), out);
     }
 
     /// Does what is due for recoveries; when to come again though nothing happens.
@@ -161,7 +157,7 @@ impl Recoveries {
             return Time::NEVER;
         }
         for (backup, piece) in self.reader.take_late(now) {
-            self.not_read(vec![piece], backup, "did not answer in time");
+            self.not_read(vec![piece], backup, SourceError::Late);
         }
         let ids: Vec<u64> = self.active.iter().map(|one| one.id).collect();
         for id in ids {
@@ -195,7 +191,7 @@ impl Recoveries {
                 recovery.starving_since.get_or_insert(now);
             }
             Err(NoRoom::Full) => {
-                self.fail_recovery(store, at, &Failed::full("the log is full"), out)
+                self.fail_recovery(store, at, RecoveryError::NoRoom(NoRoomHere::Log), out)
             }
         }
     }
@@ -235,7 +231,8 @@ impl Recoveries {
             && let Some(since) = self.active[at].starving_since
             && since + PATIENCE_FOR_MEMORY <= now
         {
-            self.fail_recovery(store, at, &Failed::full("the log stays full"), out);
+            let error = RecoveryError::NoRoom(NoRoomHere::LogForLong);
+            self.fail_recovery(store, at, error, out);
         }
     }
 
@@ -274,7 +271,7 @@ impl Recoveries {
                 }
             }
             if let Some(failed) = failed {
-                self.fail_recovery(store, at, &failed, out);
+                self.fail_recovery(store, at, failed, out);
                 continue;
             }
             if recovery.is_through() && !reader.is_reading_for(recovery.id) {
@@ -300,11 +297,13 @@ impl Recoveries {
         recovery.is_complete = true;
         let (id, took) = (recovery.id, now.since(recovery.began));
         let (bytes, objects) = (recovery.bytes_read, replay.stats().objects);
-        let text = format!(
-            "recovery {id}: {bytes} bytes read and {objects} objects replayed in {} ms",
-            took.as_millis()
-        );
-        out.log_message(3, &text);
+        let event = RecoveryEvent::Replayed {
+            recovery: id,
+            bytes,
+            objects,
+            took_ms: took.as_millis(),
+        };
+        out.report(event.into());
         let recovered = member::Recovered {
             recovery_id: id,
             from_segment: replay.from_segment(),
@@ -320,12 +319,12 @@ impl Recoveries {
 
 /// Looks at an answer before it is replayed.
 fn check(source: &mut Source, entries: &Entries<'_>) -> Result<(), Failure> {
-    let said = match entries.status {
+    let error = match entries.status {
         Status::Ok => return source.check(entries.next_offset, entries.data),
-        Status::Missing => "does not have it",
-        Status::Mismatch => "has found its replica damaged",
-        Status::Retired => "has a storage that has failed, and cannot read it",
-        Status::Fenced | Status::Full => "answers with a status that is none of a read",
+        Status::Missing => SourceError::Missing,
+        Status::Mismatch => SourceError::Damaged,
+        Status::Retired => SourceError::Retired,
+        Status::Fenced | Status::Full => SourceError::OddStatus,
     };
-    Err(Failure::lasting(said))
+    Err(Failure::lasting(error))
 }

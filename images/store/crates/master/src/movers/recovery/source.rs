@@ -1,11 +1,11 @@
 //! A segment that is to be read, and what each of its backups has said so far.
 
-use core::fmt::Write;
-
 use wire::entry::{RawEntry, SegmentHeader};
 use wire::ids::ServerId;
 use wire::member::SegmentSource;
 use wire::peer::ReplicaId;
+
+use crate::reports::{RecoveryError, SourceError};
 
 /// Answers of one backup that bring nothing, at most: it has to look through megabytes before it finds something.
 const MAX_IDLE_ANSWERS: u32 = 64;
@@ -26,30 +26,30 @@ pub(super) struct Source {
 struct Tried {
     backup: ServerId,
     count: u32,
-    said: String,
+    error: SourceError,
     may_retry: bool,
 }
 
 /// Why a backup is not read from any further.
 pub(super) struct Failure {
-    pub said: String,
+    pub error: SourceError,
     /// It was not the replica: the backup is asked once more if the others do not help.
     pub may_retry: bool,
 }
 
 impl Failure {
     /// Of the backup, or of the way there.
-    pub fn passing(said: impl Into<String>) -> Failure {
+    pub fn passing(error: SourceError) -> Failure {
         Failure {
-            said: said.into(),
+            error,
             may_retry: true,
         }
     }
 
     /// Of the replica.
-    pub fn lasting(said: impl Into<String>) -> Failure {
+    pub fn lasting(error: SourceError) -> Failure {
         Failure {
-            said: said.into(),
+            error,
             may_retry: false,
         }
     }
@@ -100,16 +100,16 @@ impl Source {
     pub fn failed(&mut self, backup: ServerId, failure: Failure) {
         self.offset = 0;
         self.idle_answers = 0;
-        let Failure { said, may_retry } = failure;
+        let Failure { error, may_retry } = failure;
         if let Some(tried) = self.tried.iter_mut().find(|tried| tried.backup == backup) {
             tried.count += 1;
-            tried.said = said;
+            tried.error = error;
             tried.may_retry = may_retry;
         } else {
             self.tried.push(Tried {
                 backup,
                 count: 1,
-                said,
+                error,
                 may_retry,
             });
         }
@@ -118,13 +118,11 @@ impl Source {
     /// Looks at an answer before it is replayed.
     pub fn check(&mut self, next_offset: u32, data: &[u8]) -> Result<(), Failure> {
         if next_offset > self.bytes {
-            return Err(Failure::lasting(format!(
-                "has a replica of more than the {} bytes that were found",
-                self.bytes
-            )));
+            let found_bytes = self.bytes;
+            return Err(Failure::lasting(SourceError::TooLong { found_bytes }));
         }
         if next_offset < self.offset {
-            return Err(Failure::lasting("answers what was not asked"));
+            return Err(Failure::lasting(SourceError::NotAsked));
         }
         if self.offset == 0 && next_offset > 0 {
             self.check_header(data)?;
@@ -132,8 +130,10 @@ impl Source {
         if next_offset == self.offset {
             self.idle_answers += 1;
             if self.idle_answers > MAX_IDLE_ANSWERS || !data.is_empty() {
-                let said = format!("gives nothing beyond {next_offset} of {} bytes", self.bytes);
-                return Err(Failure::lasting(said));
+                return Err(Failure::lasting(SourceError::GivesNothing {
+                    beyond: next_offset,
+                    bytes: self.bytes,
+                }));
             }
         }
         Ok(())
@@ -148,13 +148,11 @@ impl Source {
                 segment_id,
                 ..
             }) if server_id == self.replica.log && segment_id == self.replica.segment_id => Ok(()),
-            Ok(other) => Err(Failure::lasting(format!(
-                "gives out segment {} of {} instead",
-                other.segment_id, other.server_id
-            ))),
-            Err(error) => Err(Failure::lasting(format!(
-                "gives out what does not start with a segment's header: {error}"
-            ))),
+            Ok(other) => Err(Failure::lasting(SourceError::OtherSegment {
+                segment_id: other.segment_id,
+                log: other.server_id,
+            })),
+            Err(error) => Err(Failure::lasting(SourceError::NoHeader(error))),
         }
     }
 
@@ -166,17 +164,12 @@ impl Source {
         self.offset = next_offset;
     }
 
-    /// Why nobody is left to ask, for people.
-    pub fn complaint(&self) -> String {
-        let mut text = format!("{} cannot be read", self.replica);
-        if self.tried.is_empty() {
-            text.push_str(": no backup was named that has it");
+    /// Why nobody is left to ask.
+    pub fn complaint(&self) -> RecoveryError {
+        let tried = self.tried.iter();
+        RecoveryError::Unreadable {
+            replica: self.replica,
+            tried: tried.map(|tried| (tried.backup, tried.error)).collect(),
         }
-        for (at, tried) in self.tried.iter().enumerate() {
-            let before = if at == 0 { ": " } else { "; " };
-            // Writing to a string does not fail.
-            let _ = write!(text, "{before}backup {} {}", tried.backup, tried.said);
-        }
-        text
     }
 }

@@ -110,6 +110,22 @@ fn failure(driver: &mut Driver) -> Migrated {
     all.remove(0)
 }
 
+/// The coordinator was told of a failure, which is in the log, too: why.
+fn failed(driver: &mut Driver) -> MigrationError {
+    let told = failure(driver);
+    let Some(ShardEvent::Migration(MigrationEvent::Failed { migration, error })) =
+        driver.said.events.pop()
+    else {
+        panic!("{told:?} is not reported");
+    };
+    assert_eq!(
+        (told.migration_id, told.failure),
+        (migration, error.to_string())
+    );
+    assert_eq!(told.is_full, error.is_full());
+    error
+}
+
 fn status(driver: &mut Driver, payload: &[u8]) -> Status {
     let reply = driver.call(payload);
     Status::try_from(u32::from_le_bytes(reply[..4].try_into().unwrap())).unwrap()
@@ -309,27 +325,31 @@ fn who_does_not_have_what_is_committed_ends() {
     let session = target.order(coordinator::Kind::CommitMigration(id()));
     assert_eq!(session, Session::Close);
     assert!(target.shard.is_superseded());
-    assert!(target.shard.refusal().unwrap().contains("migration 5"));
+    let refusal = Refusal::NotMadeHere(Brought::Migration(ID));
+    assert_eq!(target.shard.refusal(), Some(&refusal));
 }
 
 #[test]
 fn what_cannot_be_carried_out_is_refused() {
     let (mut source, mut target) = pair();
     source.order(coordinator::Kind::StopTablet(id()));
-    assert!(failure(&mut source).failure.contains("is not frozen"));
+    assert_eq!(failed(&mut source), MigrationError::NotFrozen);
     source.order(out_of(ID, whole(9)));
-    assert!(failure(&mut source).failure.contains("does not have"));
+    assert_eq!(failed(&mut source), MigrationError::NotOwned);
     begin(&mut source, &mut target);
     begin(&mut source, &mut target);
     assert_eq!(migrated(&mut source), [], "said twice is said once");
     source.order(out_of(ID + 1, whole(OTHER_TABLE.0)));
-    assert!(failure(&mut source).failure.contains("another tablet"));
+    assert_eq!(failed(&mut source), MigrationError::GivesOutAnother);
     target.order(into(ID + 1));
-    assert!(failure(&mut target).failure.contains("another tablet"));
+    assert_eq!(failed(&mut target), MigrationError::TakesInAnother);
     source.order(coordinator::Kind::StopTablet(id()));
-    assert!(failure(&mut source).failure.contains("is not frozen"));
+    assert_eq!(failed(&mut source), MigrationError::NotFrozen);
     source.order(into(ID + 1));
-    assert!(failure(&mut source).failure.contains("has, or brings back"));
+    assert_eq!(
+        failed(&mut source),
+        MigrationError::Conflict(Conflict::Taken { table_id: TABLE })
+    );
     let taken = target.order(coordinator::Kind::TakeTablet(member::TabletOrder {
         sequence: 1,
         tablet: WHOLE_TABLE,
@@ -348,7 +368,7 @@ fn a_split_ends_it() {
         table_id: TABLE.0,
         key_hash: 1 << 63,
     }));
-    assert!(failure(&mut source).failure.contains("was split"));
+    assert_eq!(failed(&mut source), MigrationError::Split);
     assert_eq!(source.write(2, b"key", b"again").0, Status::Ok);
     source.order(coordinator::Kind::StopTablet(id()));
     assert!(!is_stopped(&mut source), "the target has too little");
@@ -367,7 +387,7 @@ fn a_target_that_cannot_reach_the_source_gives_up() {
             target.shard.backup_disconnected(now, channel, source, said);
         }
     }
-    assert!(failure(&mut target).failure.contains("cannot be reached"));
+    assert_eq!(failed(&mut target), MigrationError::SourceSilent);
 }
 
 /// Between two pieces it waits longer than it would for a source that is silent.
@@ -432,9 +452,9 @@ fn memory_is_for_those_who_write() {
     carry_one(&mut source, &mut target);
     // More than there is memory for, while nothing is read.
     fill(&mut source, 1000);
-    assert!(failure(&mut source).is_full);
+    assert_eq!(failed(&mut source), MigrationError::SourceFull);
     carry(&mut source, &mut target);
-    assert!(failure(&mut target).failure.contains("has given it up"));
+    assert_eq!(failed(&mut target), MigrationError::SourceGaveUp);
     assert_eq!(source.shard.audit(), Ok(()));
 
     // A target that is too small.
@@ -445,7 +465,7 @@ fn memory_is_for_those_who_write() {
     source.order(out_of(ID + 1, WHOLE_TABLE));
     little.order(into(ID + 1));
     carry(&mut source, &mut little);
-    assert!(failure(&mut little).is_full);
+    assert!(matches!(failed(&mut little), MigrationError::NoRoom(_)));
     little.settle();
     assert_eq!(little.shard.stats().objects, 0);
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use backup::testing::MemoryStorage;
-use backup::{Backup, Inventory, State};
+use backup::{Backup, BackupEvent, Inventory, State};
 use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, SegmentSource, TabletRange, ToShard, coordinator, shard};
@@ -58,7 +58,7 @@ impl backup::Output for FromBackup {
     fn answer(&mut self, _to: ReplyTo, answer: Answer) {
         self.answers.push(answer);
     }
-    fn log_message(&mut self, _level: u32, _text: &str) {}
+    fn report(&mut self, _event: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.released.push(inventory);
     }
@@ -153,7 +153,7 @@ impl Nodes {
                 format: FIRST_FORMAT,
                 settings: None,
             }));
-        assert_eq!(session, Session::Continue, "{:?}", node.driver.said.texts);
+        assert_eq!(session, Session::Continue, "{:?}", node.driver.said.events);
         let backup = member::Backup {
             server_id: BACKUP.0,
             host_id: "another".to_owned(),
@@ -380,7 +380,7 @@ impl Nodes {
                 .driver
                 .shard
                 .coordinator_message(self.now, message, said);
-            assert_eq!(session, Session::Continue, "{:?}", said.texts);
+            assert_eq!(session, Session::Continue, "{:?}", said.events);
         }
     }
 

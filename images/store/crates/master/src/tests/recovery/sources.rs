@@ -94,8 +94,8 @@ impl backup::Output for Silence {
     fn answer(&mut self, _: ReplyTo, answer: wire::peer::Answer) {
         assert_eq!(answer.status, Status::Ok);
     }
-    fn log_message(&mut self, _: u32, text: &str) {
-        panic!("{text}");
+    fn report(&mut self, event: backup::BackupEvent) {
+        panic!("{event}");
     }
     fn released(&mut self, _: backup::Inventory) {}
 }
@@ -290,4 +290,20 @@ pub fn failure(driver: &mut Driver) -> Recovered {
     assert_eq!(all.len(), 1, "{all:?}");
     assert_ne!(all[0].failure, "");
     all.remove(0)
+}
+
+/// The coordinator was told of a failure, which is in the log, too: why.
+pub fn failed(driver: &mut Driver) -> RecoveryError {
+    let told = failure(driver);
+    let Some(ShardEvent::Recovery(RecoveryEvent::Failed { recovery, error })) =
+        driver.said.events.pop()
+    else {
+        panic!("{told:?} is not reported");
+    };
+    assert_eq!(
+        (told.recovery_id, told.failure),
+        (recovery, error.to_string())
+    );
+    assert_eq!(told.is_full, error.is_full());
+    error
 }

@@ -44,7 +44,7 @@ impl World {
         let log = &mut self.store.log;
         self.pump_at = self.replicator.pump(self.now, log, &mut self.out);
         let mut out = std::mem::take(&mut self.out);
-        self.texts.append(&mut out.texts);
+        self.reports.append(&mut out.reports);
         for id in out.disconnect {
             self.connections.remove(&id);
             self.backup(id).is_connected = false;
