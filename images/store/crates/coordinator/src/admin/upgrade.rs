@@ -5,12 +5,12 @@
 use wire::bugs::{Bug, is_planted};
 use wire::format::Formats;
 use wire::ids::ServerId;
-use wire::member::{Format, Hello, RefusedReason, ToShard, coordinator};
+use wire::member::{Format, Hello, ToShard, coordinator};
 
 use crate::Output;
 use crate::orders::FinalizeError;
-use crate::registry::members::{self, Members, Refusal};
-use crate::reports::StateEvent;
+use crate::registry::members::{self, Members};
+use crate::reports::{Refusal, StateEvent};
 use crate::status::Upgrade;
 
 /// Hindrances that are named; the others are counted.
@@ -119,17 +119,11 @@ impl Upgrades {
         if known.reads(format) || was_let_in {
             return Ok(());
         }
-        let what = if known.newest < format {
-            "there is no way back to an older format: start a newer version of this server"
-        } else {
-            "its members are to be upgraded to a version in between first, and that one finalized (rcbox upgrade finalize)"
-        };
-        Err(Refusal {
-            reason: RefusedReason::Version,
-            text: format!(
-                "the store is of format {format}, and version {:?} of member {:?} reads {known}: {what}",
-                hello.build_version, hello.member
-            ),
+        Err(Refusal::UnknownFormat {
+            format,
+            member: hello.member.clone(),
+            build_version: hello.build_version.clone(),
+            known,
         })
     }
 }

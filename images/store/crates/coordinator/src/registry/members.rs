@@ -20,7 +20,7 @@ use crate::journaled::Journaled;
 use crate::output::Output;
 use crate::reports::MemberEvent;
 
-pub use admission::{Death, NotAdmitted, Refusal, check_hello, formats_of};
+pub use admission::{Death, NotAdmitted, check_hello, formats_of};
 pub use server::{Link, Server};
 
 /// Highest generation: the version counter of an incarnation starts at `generation << 40`.

@@ -5,6 +5,8 @@ use core::fmt;
 use wire::ids::ServerId;
 use wire::level::Level;
 
+use super::refusal::Refusal;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberEvent {
     Enlisted {
@@ -12,12 +14,13 @@ pub enum MemberEvent {
         member: String,
         locator: String,
     },
-    /// A process is not let in; the same text was sent to it.
+    /// A process is not let in.
     ShardRefused {
         shard: u32,
         member: String,
-        why: String,
+        refusal: Refusal,
     },
+    /// The same for its volume.
     VolumeRefused(ForeignVolume),
     /// A message came that no session has.
     OddMessage,
@@ -97,9 +100,11 @@ impl fmt::Display for MemberEvent {
                 f,
                 "server {server} of member {member:?} enlisted at {locator}"
             ),
-            MemberEvent::ShardRefused { shard, member, why } => {
-                write!(f, "refused shard {shard} of member {member:?}: {why}")
-            }
+            MemberEvent::ShardRefused {
+                shard,
+                member,
+                refusal,
+            } => write!(f, "refused shard {shard} of member {member:?}: {refusal}"),
             MemberEvent::VolumeRefused(volume) => volume.fmt(f),
             MemberEvent::OddMessage => f.write_str(
                 "closed a member connection: a second Hello, or a message of a kind that this build does not know",

@@ -260,13 +260,14 @@ impl Coordinator {
             Ok(admission) => admission,
             Err(NotAdmitted::MustShowLife) => return self.challenge(now, connection, hello, out),
             Err(NotAdmitted::Refused(refusal)) => {
+                let (reason, text) = (refusal.reason(), refusal.to_string());
                 let event = MemberEvent::ShardRefused {
                     shard: hello.shard_index,
                     member: hello.member,
-                    why: refusal.text.clone(),
+                    refusal,
                 };
                 out.report(event.into());
-                return refuse(connection, refusal.reason, refusal.text, out);
+                return refuse(connection, reason, text, out);
             }
         };
         if let Some(link) = admission.replaced {

@@ -14,8 +14,8 @@ use wire::time::Time;
 use crate::config::Config;
 use crate::orders::{OtherStore, Surrender, SurrenderError};
 use crate::output::{Output, refuse};
-use crate::registry::members::{Refusal, check_hello};
-use crate::reports::{CheckpointError, RestoreError, StateEvent};
+use crate::registry::members::check_hello;
+use crate::reports::{CheckpointError, Refusal, RestoreError, StateEvent};
 use crate::state::Pair;
 use crate::state::checkpoint::{self, HEADER_BYTES, Header};
 
@@ -172,7 +172,7 @@ impl<S: FromVolumes> Rebuild<S> {
             return refuse(connection, RefusedReason::Superseded, text.to_owned(), out);
         }
         if let Err(refusal) = self.check(hello) {
-            return refuse(connection, refusal.reason, refusal.text, out);
+            return refuse(connection, refusal.reason(), refusal.to_string(), out);
         }
         let place = (hello.member.clone(), hello.shard_index);
         let is_empty = hello.volume_cluster_id == 0;
@@ -210,10 +210,9 @@ impl<S: FromVolumes> Rebuild<S> {
             return Ok(());
         }
         if self.members.len() >= limits.max_members {
-            return Err(Refusal::invalid(format!(
-                "there are {} members already, and a store has no more",
-                limits.max_members
-            )));
+            return Err(Refusal::MemberLimitOfRebuild {
+                most: limits.max_members,
+            });
         }
         self.members.insert(hello.member.clone());
         Ok(())

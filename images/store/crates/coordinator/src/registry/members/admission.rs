@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::locator;
-use wire::member::{Hello, RefusedReason};
+use wire::member::Hello;
 use wire::time::Time;
 
 use super::server::{Link, Server};
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process};
+use crate::reports::Refusal;
 
 const MAX_TEXT_BYTES: usize = 253;
 /// Bounds the size of a table config, which names the locator with every tablet.
@@ -47,27 +48,6 @@ pub enum NotAdmitted {
 impl From<Refusal> for NotAdmitted {
     fn from(refusal: Refusal) -> NotAdmitted {
         NotAdmitted::Refused(refusal)
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub reason: RefusedReason,
-    pub text: String,
-}
-
-impl Refusal {
-    pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
-        Refusal {
-            reason: RefusedReason::Invalid,
-            text: text.into(),
-        }
-    }
-    fn superseded(text: impl Into<String>) -> Refusal {
-        Refusal {
-            reason: RefusedReason::Superseded,
-            text: text.into(),
-        }
     }
 }
 
@@ -143,57 +123,58 @@ impl Members {
             .get(&(name.clone(), hello.instance.clone()))
             .is_some()
         {
-            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                "member {name:?} was removed from the store; a process of instance {:?} is not let in again: end it",
-                hello.instance
-            ))));
+            let (member, instance) = (name.clone(), hello.instance.clone());
+            return Err(Refusal::InstanceRemoved { member, instance }.into());
         }
         let Some(member) = self.members.get(name) else {
             if let Some(held) = held {
-                return Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                    "server {held} of member {name:?} was removed from the store; end this process"
-                ))));
+                let member = name.clone();
+                return Err(Refusal::MemberRemoved { member, held }.into());
             }
             self.add_member(hello)?;
             return Ok(None);
         };
         if member.process == *process && !member.is_dead {
             if member.shard_count != hello.shard_count as usize {
-                return Err(NotAdmitted::Refused(Refusal::invalid(format!(
-                    "this process of member {name:?} enlisted with {} shards before, and says {} now",
-                    member.shard_count, hello.shard_count
-                ))));
+                let refusal = Refusal::OtherShardCount {
+                    member: name.clone(),
+                    before: member.shard_count,
+                    now: hello.shard_count,
+                };
+                return Err(refusal.into());
             }
             let known = self.servers[&member.servers[hello.shard_index as usize]].id;
             return match held {
                 Some(held) if held != known => {
-                    Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                        "shard {} of member {name:?} is server {known}, not {held}; restart this process",
-                        hello.shard_index
-                    ))))
+                    let refusal = Refusal::OtherServer {
+                        member: name.clone(),
+                        shard: hello.shard_index,
+                        known,
+                        held,
+                    };
+                    Err(refusal.into())
                 }
-                _ => Ok(None),
+                Some(_) | None => Ok(None),
             };
         }
         if member.is_dead && member.process == *process {
-            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                "this process of member {name:?} did not answer and was declared dead; the store goes on without it: start it again"
-            ))));
+            let member = name.clone();
+            return Err(Refusal::DeclaredDead { member }.into());
         }
         if held.is_some() || member.past.contains(process) {
-            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                "a newer process (instance {:?}) has taken the place of this one as member {name:?}; end it, \
-                 and give each running server its own --member",
-                member.process.0
-            ))));
+            let refusal = Refusal::Replaced {
+                member: name.clone(),
+                by_instance: member.process.0.clone(),
+            };
+            return Err(refusal.into());
         }
         if !member.is_dead && self.is_connected(member) {
             // Data that is there is not given up because somebody else says that it has the name.
-            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
-                "member {name:?} has a process that is connected (instance {:?}); if that one is dead, its connection \
-                 ends by itself soon; if not, give each running server its own --member",
-                member.process.0
-            ))));
+            let refusal = Refusal::NameTaken {
+                member: name.clone(),
+                by_instance: member.process.0.clone(),
+            };
+            return Err(refusal.into());
         }
         if !is_alive {
             return Err(NotAdmitted::MustShowLife);
@@ -201,9 +182,11 @@ impl Members {
         let highest = member.servers.iter();
         let highest = highest.map(|index| self.servers[index].id.generation());
         if highest.max() >= Some(MAX_GENERATION) {
-            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
-                "member {name:?} has had {MAX_GENERATION} incarnations, which is the limit; use another name"
-            ))));
+            let refusal = Refusal::IncarnationLimit {
+                member: name.clone(),
+                most: MAX_GENERATION,
+            };
+            return Err(refusal.into());
         }
         let mut death = self.end_process(name);
         let successors = self.replace_process(hello);
@@ -215,10 +198,8 @@ impl Members {
 
     fn add_member(&mut self, hello: &Hello) -> Result<(), Refusal> {
         if self.members.len() >= self.limits.max_members {
-            return Err(Refusal::invalid(format!(
-                "the store has {} members, which is its limit; remove one first",
-                self.members.len()
-            )));
+            let members = self.members.len();
+            return Err(Refusal::MemberLimit { members });
         }
         let servers = (0..hello.shard_count)
             .map(|shard| self.add_server(&hello.member, shard))
@@ -322,37 +303,42 @@ pub fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
         ("locator for other servers", &hello.peer_locator, true),
     ] {
         if text.is_empty() && !may_be_empty {
-            return Err(Refusal::invalid(format!("the {what} is empty")));
+            return Err(Refusal::Empty { what });
         }
         if text.len() > MAX_TEXT_BYTES {
-            return Err(Refusal::invalid(format!(
-                "the {what} is {} bytes long; at most {MAX_TEXT_BYTES} are allowed",
-                text.len()
-            )));
+            return Err(Refusal::TooLong {
+                what,
+                bytes: text.len(),
+                most_bytes: MAX_TEXT_BYTES,
+            });
         }
     }
     if hello.shard_count == 0
         || hello.shard_count > max_shards
         || hello.shard_index >= hello.shard_count
     {
-        return Err(Refusal::invalid(format!(
-            "shard {} of {} makes no sense: a member has 1 to {max_shards} shards, numbered from 0",
-            hello.shard_index, hello.shard_count
-        )));
+        return Err(Refusal::OddShard {
+            shard: hello.shard_index,
+            shards: hello.shard_count,
+            most_shards: max_shards,
+        });
     }
     if hello.locator.len() > MAX_LOCATOR_BYTES {
-        return Err(Refusal::invalid(format!(
-            "the service locator is {} bytes long; at most {MAX_LOCATOR_BYTES} are allowed",
-            hello.locator.len()
-        )));
+        return Err(Refusal::TooLong {
+            what: "service locator",
+            bytes: hello.locator.len(),
+            most_bytes: MAX_LOCATOR_BYTES,
+        });
     }
     match locator::parse_list(&hello.locator) {
         Ok(list) if !list.is_empty() => Ok(()),
-        Ok(_) => Err(Refusal::invalid("the service locator is empty")),
-        Err(error) => Err(Refusal::invalid(format!(
-            "the service locator {:?} is wrong: {error}",
-            hello.locator
-        ))),
+        Ok(_) => Err(Refusal::Empty {
+            what: "service locator",
+        }),
+        Err(error) => Err(Refusal::OddLocator {
+            locator: hello.locator.clone(),
+            error,
+        }),
     }
 }
 
