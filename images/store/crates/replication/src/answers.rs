@@ -8,9 +8,10 @@ use wire::peer::{Answer, Listing, Malformed, Status};
 use wire::time::Time;
 
 use crate::Output;
-use crate::backup::{Request, UnderWay};
+use crate::backup::UnderWay;
 use crate::event::ReplicationEvent;
 use crate::replicator::Replicator;
+use crate::request::Request;
 
 /// That disks are full is said as often as this, as long as it holds.
 const FULL_TOLD: Duration = Duration::from_secs(10);

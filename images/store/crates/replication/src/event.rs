@@ -5,7 +5,7 @@ use core::fmt;
 use wire::ids::ServerId;
 use wire::level::Level;
 
-use crate::backup::Request;
+use crate::request::Request;
 
 /// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use wire::peer::{Append, Held, ReplicaId, Role};
 use wire::time::Time;
 
 use crate::Output;
-use crate::backup::{Backup, Request};
+use crate::backup::Backup;
 use crate::floor::Ghost;
 use crate::replicator::Replicator;
+use crate::request::Request;
 use crate::sending::Sender;
 
 impl Replicator {

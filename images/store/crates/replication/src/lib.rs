@@ -20,16 +20,17 @@ mod placement;
 mod placing;
 mod random;
 mod replicator;
+mod request;
 mod resuming;
 mod segment;
 mod sending;
 mod slow;
 mod strays;
 
-pub use backup::Request;
 pub use config::Config;
 pub use event::ReplicationEvent;
 pub use replicator::{Replicator, Report};
+pub use request::Request;
 
 use wire::ids::ServerId;
 

@@ -9,9 +9,10 @@ use wire::peer::{Append, Free, KeepAlive, List, ReplicaId, Role};
 use wire::time::Time;
 
 use crate::Output;
-use crate::backup::{Backup, Link, Request};
+use crate::backup::{Backup, Link};
 use crate::floor::Floor;
 use crate::replicator::{Replicator, STUCK};
+use crate::request::Request;
 use crate::segment::{Replica, Segment, Sums};
 
 impl Replicator {

@@ -5,19 +5,19 @@ mod failures;
 mod membership;
 mod movers;
 mod refusal;
+mod replicas;
 
 use core::fmt;
 
 use replication::ReplicationEvent;
-use wire::ids::ServerId;
 use wire::level::Level;
-use wire::peer::Malformed;
 
 pub use clients::ClientEvent;
 pub use failures::{Conflict, MigrationError, NoRoomHere, RecoveryError, SourceError};
 pub use membership::MembershipEvent;
 pub use movers::{MigrationEvent, RecoveryEvent};
 pub use refusal::{Brought, Refusal};
+pub use replicas::ReplicasEvent;
 
 /// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,22 +27,6 @@ pub enum ShardEvent {
     Recovery(RecoveryEvent),
     Migration(MigrationEvent),
     Client(ClientEvent),
-}
-
-/// About the copies of the shard's own log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReplicasEvent {
-    Replication(ReplicationEvent),
-    UnreadableAnswer {
-        backup: ServerId,
-        error: Malformed,
-    },
-    /// A backup cannot hold a segment of this log, as the coordinator's list says.
-    FramesTooSmall {
-        backup: ServerId,
-        frame_bytes: u32,
-        segment_bytes: u32,
-    },
 }
 
 impl ShardEvent {
@@ -67,48 +51,6 @@ impl fmt::Display for ShardEvent {
             ShardEvent::Client(event) => event.fmt(f),
         }
     }
-}
-
-impl ReplicasEvent {
-    fn level(&self) -> Level {
-        match self {
-            ReplicasEvent::Replication(event) => event.level(),
-            ReplicasEvent::UnreadableAnswer { .. } => Level::Error,
-            ReplicasEvent::FramesTooSmall { .. } => Level::Warning,
-        }
-    }
-}
-
-impl fmt::Display for ReplicasEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplicasEvent::Replication(event) => event.fmt(f),
-            ReplicasEvent::UnreadableAnswer { backup, error } => {
-                write_unreadable_answer(f, *backup, *error)
-            }
-            ReplicasEvent::FramesTooSmall {
-                backup,
-                frame_bytes,
-                segment_bytes,
-            } => write!(
-                f,
-                "backup {backup} takes segments of {frame_bytes} bytes and this server's have {segment_bytes}: it gets none of them; give all \
-                 servers the same segment size"
-            ),
-        }
-    }
-}
-
-/// The same line for both kinds of answers that a backup gives.
-fn write_unreadable_answer(
-    f: &mut fmt::Formatter<'_>,
-    backup: ServerId,
-    error: Malformed,
-) -> fmt::Result {
-    write!(
-        f,
-        "backup {backup} sent an answer that cannot be read: {error}"
-    )
 }
 
 impl From<MembershipEvent> for ShardEvent {

@@ -7,7 +7,7 @@ use wire::level::Level;
 use wire::peer::Malformed;
 
 use super::failures::{MigrationError, RecoveryError};
-use super::write_unreadable_answer;
+use super::replicas::write_unreadable_answer;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveryEvent {
