@@ -76,8 +76,7 @@ func TestNoOverlayChangesTheProcess(t *testing.T) {
 			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Claim: resources.ClaimName("box-master-0", "master"),
 			Inputs: resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", state(store)),
 		})
-		var refused *resources.OverlayError
-		if errors.As(err, &refused) {
+		if _, isRefused := errors.AsType[*resources.OverlayError](err); isRefused {
 			return
 		}
 		if err != nil {
