@@ -415,7 +415,8 @@ func operatorIsUninstalled(t *testing.T) {
 	installOrUpgrade(t)
 	t.Logf("installed again, and ready: %.1f s", time.Since(started).Seconds())
 	helm(t, "uninstall", "rcbox", "-n", operatorNamespace, "--wait", "--timeout", "2m")
-	kubectl(t, "delete", "crd", "stores.rcbox.dev", "storemembers.rcbox.dev", "clusterperfs.rcbox.dev", "storeoperations.rcbox.dev", "--timeout=60s")
+	kubectl(t, "delete", "crd", "stores.rcbox.dev", "storemembers.rcbox.dev", "clusterperfs.rcbox.dev", "storeoperations.rcbox.dev",
+		"--timeout=60s")
 	eventually(t, "nothing of the operator is left", changeDeadline, func() error {
 		all := kubectl(t, "get", "crd,clusterrole,clusterrolebinding", "-o", "name") +
 			kubectl(t, "get", "all,serviceaccounts,roles,rolebindings,networkpolicies,leases,secrets,configmaps",

@@ -173,8 +173,8 @@ func setUpOwnership(manager ctrl.Manager, options runOptions) (*ownership.Leases
 	return leases, nil
 }
 
-// needsDefinitions refuses to start without the definitions of StoreOperations and StoreMembers: without them, the operator would not know of
-// orders that are in force, and of what is on record of each master.
+// needsDefinitions refuses to start without the definitions of StoreOperations and StoreMembers: without them, the operator would not know
+// of orders that are in force, and of what is on record of each master.
 func needsDefinitions(manager ctrl.Manager) error {
 	for kind, plural := range map[string]string{"StoreOperation": "storeoperations", "StoreMember": "storemembers"} {
 		kind := v1alpha1.GroupVersion.WithKind(kind)

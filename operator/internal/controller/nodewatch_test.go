@@ -181,7 +181,8 @@ func TestCordonIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestNodeConcernsStores that have a pod or a volume there, or whose status or StoreMember names it; a label, a taint, readiness and the node's end count.
+// TestNodeConcernsStores that have a pod or a volume there, or whose status or StoreMember names it; a label, a taint, readiness and the
+// node's end count.
 func TestNodeConcernsStores(t *testing.T) {
 	named := &v1alpha1.StoreMember{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost-one-there-master-0"},

@@ -280,8 +280,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha
 	return r.writeMembers(ctx, visit, parts.Members)
 }
 
-// writeStoreStatus writes the Store's own part of a status that was computed, and tells of what is new in the whole. The status was computed
-// from what StoreMembers say, so that they must be the present ones, like the Store.
+// writeStoreStatus writes the Store's own part of a status that was computed, and tells of what is new in the whole. The status was
+// computed from what StoreMembers say, so that they must be the present ones, like the Store.
 func (r *Reconciler) writeStoreStatus(ctx context.Context, visit *visit, own v1alpha1.StoreStatus, next *v1alpha1.StoreStatus) error {
 	store := visit.observed.Store
 	if equality.Semantic.DeepEqual(record.Split(store.Name, visit.recorded).Store, own) {

@@ -75,7 +75,7 @@ var plantedBugs = []plantedBug{
 		blows: []blow{{4, onPod((*simulation).killNodeOf)}},
 		// At once, when the proof is seen: else it is on record by then.
 		spec:     func(spec *v1alpha1.StoreSpec) { spec.Recovery.RescheduleAfter = "1ms" },
-		reported: "why is not on record", within: 40,
+		reported: "why is not on record", within: 40, seenBy: 28,
 	},
 	{
 		name: "a member moves though more is lost than copies make up for", plan: movesWhereTooMuchIsLost,
@@ -207,7 +207,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "the number of a pod is not carried over", drops: func(member *v1alpha1.StoreMember) { member.Record.PodNumber = 0 },
-		reported: "which has had", within: 40,
+		reported: "which has had", within: 40, seenBy: 1,
 	},
 	{
 		name: "addresses are not carried over", drops: func(member *v1alpha1.StoreMember) { member.Record.Addresses = nil },

@@ -1,5 +1,5 @@
-// Package record has where the operator's knowledge of a Store is kept: most of it in the Store's status, and that of each master in a
-// StoreMember of the master's name. Join makes one status of these parts, in which MastersStatus.Members has all masters; Split takes such a
+// Package record has where the operator's knowledge of a Store is kept: most of it in the Store's status, and that of each master in
+// a StoreMember of the master's name. Join makes one status of these parts, in which MastersStatus.Members has all masters; Split takes such a
 // status apart again. What decides and what shows knows only the joined status. The package reads and writes nothing by itself.
 //
 // Two objects cannot be written at once. The Store is written before its StoreMembers, and StoreMembers of masters that have left are

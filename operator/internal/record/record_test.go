@@ -144,7 +144,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestSizes says how much is written where something changes about one master of a full Box, and how much was when the Store had everything.
+// TestSizes says how much is written where something changes about one master of a full Box, and how much was when the Store had
+// everything.
 func TestSizes(t *testing.T) {
 	const masters = 736
 	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "team", UID: "0a1b2c3d-0000-4000-8000-000000000000"}}
@@ -178,7 +179,8 @@ func TestSizes(t *testing.T) {
 	for i := range members {
 		largest = max(largest, size(members[i]))
 	}
-	t.Logf("%d masters: the Store's status had %d bytes, and has %d; the largest StoreMember has %d", masters, before, size(after.Status), largest)
+	t.Logf("%d masters: the Store's status had %d bytes, and has %d; the largest StoreMember has %d",
+		masters, before, size(after.Status), largest)
 	const most = 2000
 	if size(after.Status) > most || largest > most {
 		t.Errorf("the Store's status has %d bytes, a StoreMember %d: more than %d", size(after.Status), largest, most)

@@ -14,8 +14,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/record"
 )
 
-// view is the large Store as the API server told of it last, with its StoreMembers. They are watched, and not read: to read hundreds of objects
-// again and again takes the API server one processor, which is not what is measured. Nor can a state be missed that lasts for a moment only.
+// view is the large Store as the API server told of it last, with its StoreMembers. They are watched, and not read: to read hundreds of
+// objects again and again takes the API server one processor, which is not what is measured. Nor can a state be missed that lasts for
+// a moment only.
 type view struct {
 	mu      sync.Mutex
 	store   *v1alpha1.Store

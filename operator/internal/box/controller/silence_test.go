@@ -65,7 +65,10 @@ func storeThatLostItsMember() (*v1alpha1.Store, *v1alpha1.NodeFence) {
 		{
 			Name:          "box-master-0",
 			MemberFigures: v1alpha1.MemberFigures{Pod: "p0", Node: "n1"},
-			MemberRecord:  v1alpha1.MemberRecord{DeadSince: &since, Lost: &v1alpha1.LostStatus{Node: "n1", Cause: v1alpha1.NodeSilent, Since: since, ProvenAt: &proven}},
+			MemberRecord: v1alpha1.MemberRecord{
+				DeadSince: &since,
+				Lost:      &v1alpha1.LostStatus{Node: "n1", Cause: v1alpha1.NodeSilent, Since: since, ProvenAt: &proven},
+			},
 		},
 		{Name: "box-master-1", MemberFigures: v1alpha1.MemberFigures{Pod: "p1", Node: "n2"}},
 	}

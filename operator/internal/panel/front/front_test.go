@@ -152,8 +152,10 @@ func TestMembersAreOnTheirSlots(t *testing.T) {
 	store := v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "box"}}
 	store.Status.Masters.Members = []v1alpha1.MemberStatus{
 		{
-			Name:          "box-master-0",
-			MemberFigures: v1alpha1.MemberFigures{Node: "atom007", State: v1alpha1.MemberUp, Tablets: 3, UsedPercent: 40, Backup: &v1alpha1.BackupStatus{UsedPercent: 7}},
+			Name: "box-master-0",
+			MemberFigures: v1alpha1.MemberFigures{
+				Node: "atom007", State: v1alpha1.MemberUp, Tablets: 3, UsedPercent: 40, Backup: &v1alpha1.BackupStatus{UsedPercent: 7},
+			},
 		},
 		{Name: "box-master-1", MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberStarting}},
 	}

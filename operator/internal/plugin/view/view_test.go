@@ -294,7 +294,9 @@ func TestOldIsNotShownAsNew(t *testing.T) {
 	expect("looked 7s ago", "4 of 4 up", "\nCONDITIONS\n")
 	for i := range 4 {
 		name := v1alpha1.MasterMember("box", i)
-		s.Store.Status.Masters.Members = append(s.Store.Status.Masters.Members, v1alpha1.MemberStatus{Name: name, MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUp}})
+		s.Store.Status.Masters.Members = append(s.Store.Status.Masters.Members, v1alpha1.MemberStatus{
+			Name: name, MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUp},
+		})
 	}
 	s.Cluster, s.ClusterError, s.LeaderPod = nil, "no coordinator runs", ""
 	expect("what the operator has seen last (7s ago)", "4 of 4 up")

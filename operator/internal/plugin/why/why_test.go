@@ -95,7 +95,9 @@ func TestExplain(t *testing.T) {
 	}{
 		{"all is well", func(*why.Evidence) {}, []string{"runs and is ready"}},
 		{"outdated", func(e *why.Evidence) {
-			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{MemberFigures: v1alpha1.MemberFigures{Pod: e.Pod.Name, Pending: "memory: 1Gi -> 2Gi"}}}
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
+				{MemberFigures: v1alpha1.MemberFigures{Pod: e.Pod.Name, Pending: "memory: 1Gi -> 2Gi"}},
+			}
 		}, []string{"runs and is ready", "memory: 1Gi -> 2Gi"}},
 
 		{"no room", func(e *why.Evidence) {

@@ -110,8 +110,11 @@ func rackOf(chassis int) front.Objects {
 	store := v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "box"}}
 	for i := range 6 {
 		store.Status.Masters.Members = append(store.Status.Masters.Members, v1alpha1.MemberStatus{
-			Name:          fmt.Sprintf("box-master-%d", i),
-			MemberFigures: v1alpha1.MemberFigures{Node: fmt.Sprintf("atom%03d", 10+3*i), State: v1alpha1.MemberUp, Tablets: int64(i + 1), UsedPercent: int32(20 + 10*i), Backup: &v1alpha1.BackupStatus{UsedPercent: 35}},
+			Name: fmt.Sprintf("box-master-%d", i),
+			MemberFigures: v1alpha1.MemberFigures{
+				Node: fmt.Sprintf("atom%03d", 10+3*i), State: v1alpha1.MemberUp, Tablets: int64(i + 1),
+				UsedPercent: int32(20 + 10*i), Backup: &v1alpha1.BackupStatus{UsedPercent: 35},
+			},
 		})
 	}
 	store.Status.Conditions = []metav1.Condition{
