@@ -211,7 +211,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "addresses are not carried over", drops: func(member *v1alpha1.StoreMember) { member.Record.Addresses = nil },
-		reported: "may send under one of them", within: 40,
+		reported: "may send under one of them", within: 40, seenBy: 2,
 	},
 	{
 		name: "the cache of StoreMembers is believed", live: seesCachedMembers, overwrites: true,
