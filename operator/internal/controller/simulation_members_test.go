@@ -23,6 +23,11 @@ func (s *simulation) disturbMembers() {
 	members := all[*v1alpha1.StoreMember](s.api.objects)
 	if len(members) > 0 && s.membering.Float64() < deletions {
 		member := members[s.membering.IntN(len(members))]
+		// One of which the Store's status knows nothing yet is the only place that has the number of a pod (docs/store-members.md).
+		isKnown := record.IsMissing(store, member.Name) && member.Record.PodNumber <= store.Status.Record.HighestPodNumber
+		if !isKnown {
+			return
+		}
 		s.trace("somebody deletes StoreMember %s", member.Name)
 		s.counts[isMemberDeleted]++
 		s.api.tellToEnd(member)
