@@ -105,7 +105,11 @@ func (r *Reconciler) recordPodNumber(ctx context.Context, v *visit, step steps.C
 func (r *Reconciler) recordCoordinatorPod(ctx context.Context, v *visit, number int64) error {
 	store := v.observed.Store
 	changed := store.DeepCopy()
-	changed.Status = record.Split(store.Name, v.recorded).Store
+	changed.Status = *v.recorded.DeepCopy()
+	if changed.Status.Record == nil {
+		changed.Status = record.Split(store.Name, v.recorded).Store
+	}
+	record.Part(&changed.Status) // as it was read: a StoreMember that somebody has deleted stays on record as one that is missing
 	changed.Status.Record.CoordinatorPodNumber = number
 	if err := r.Client.Status().Update(ctx, changed); err != nil {
 		return stale(err, "write the number of the coordinator's next pod")

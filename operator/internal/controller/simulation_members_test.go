@@ -40,6 +40,12 @@ func (s *simulation) disturbMembers() {
 // becomeFormer has the status as an earlier operator wrote it. It is gone, and what has to be right from now on is what its successor makes
 // of that.
 func (s *simulation) becomeFormer() {
+	joined := s.joined()
+	for ordinal := range 16 {
+		if record.IsMissing(joined, v1alpha1.MasterMember("sim", ordinal)) {
+			return // what an earlier operator knew is not known then
+		}
+	}
 	s.wasFormer = true
 	s.counts[isFormerStatus]++
 	s.trace("the operator is replaced by a newer one")
