@@ -198,8 +198,8 @@ func settling(o facts.Observed, plan planner.Plan, excess, waiting []planner.Mem
 		return moving(v1alpha1.ReasonWaiting, "scaling in waits for the coordinator, without which no master is removed")
 	case len(excess) > 0 && plan.Shortfall != nil:
 		return moving(v1alpha1.ReasonWaiting, "scaling in waits until all copies are there: "+plan.Shortfall.Message)
-	case len(plan.Steps) > 0:
-		return moving(v1alpha1.ReasonApplying, describe(plan.Steps))
+	case len(aboutStore(plan.Steps)) > 0:
+		return moving(v1alpha1.ReasonApplying, describe(aboutStore(plan.Steps)))
 	case o.Cluster == nil:
 		return moving(v1alpha1.ReasonWaiting, "waiting for the coordinator"+seeDegraded(coordinatorTrouble(plan) != ""))
 	case len(waiting) > 0:

@@ -5,6 +5,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // Split is what came of the order to split a table.
@@ -17,6 +18,12 @@ type Split struct {
 	NoTable, ForGood bool
 	// Unknown: no answer came, and the table may be split all the same. Asked again, the coordinator says.
 	Unknown bool
+}
+
+// aboutStore leaves out splits of tables, which change nothing of the Store's own: what they wait for, and for how long, is for their
+// StoreOperations to say.
+func aboutStore(planned []steps.Step) []steps.Step {
+	return filter(planned, func(step steps.Step) bool { _, isSplit := step.(steps.SplitTable); return !isSplit })
 }
 
 // splitProgress: a split is done when the coordinator has said so, whether it has just made the boundaries or finds them there.

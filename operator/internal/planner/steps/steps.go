@@ -132,8 +132,7 @@ func (s ApplyObject) row() Row {
 // Do implements Step.
 func (s ApplyObject) Do(ctx context.Context, by Executor) error { return by.ApplyObject(ctx, s) }
 
-// ReleaseState takes the finalizer from a ConfigMap of the coordinator's state that outlives its Store: from then on nobody is there who
-// would take it away when the ConfigMap, or its namespace, is to go.
+// ReleaseState takes the finalizer from a ConfigMap of the coordinator's state: nobody would once its Store is gone.
 type ReleaseState struct {
 	Name string
 	Why  string
