@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
@@ -23,7 +24,8 @@ type Split struct {
 // aboutStore leaves out splits of tables, which change nothing of the Store's own: what they wait for, and for how long, is for their
 // StoreOperations to say.
 func aboutStore(planned []steps.Step) []steps.Step {
-	return filter(planned, func(step steps.Step) bool { _, isSplit := step.(steps.SplitTable); return !isSplit })
+	isSplit := func(step steps.Step) bool { _, isIt := step.(steps.SplitTable); return isIt }
+	return slices.DeleteFunc(slices.Clone(planned), isSplit)
 }
 
 // splitProgress: a split is done when the coordinator has said so, whether it has just made the boundaries or finds them there.
