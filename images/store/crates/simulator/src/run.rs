@@ -7,7 +7,6 @@ use crate::cluster::{Beginning, Cluster};
 use crate::coverage::Coverage;
 use crate::faults::Faults;
 use crate::net::datagrams::{self, Wish};
-use crate::oracles::boundaries;
 use crate::oracles::checker;
 use crate::oracles::checker::{Input, Keys, Output, Verdict};
 use crate::oracles::history::Ending;
@@ -15,6 +14,7 @@ use crate::random::Streams;
 use crate::scenario::Scenario;
 pub use crate::scenario::profile::Profile;
 use crate::trace;
+use crate::watch::boundaries;
 use crate::world::World;
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have

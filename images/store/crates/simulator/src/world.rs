@@ -3,8 +3,8 @@
 use crate::cluster::Cluster;
 use crate::event::{Event, Phase};
 use crate::faults::Faults;
-use crate::oracles::boundaries;
 use crate::scenario::MILLI;
+use crate::watch::boundaries;
 use crate::watch::coordinators;
 use crate::watch::copies::Copies;
 use crate::watch::rooms::Rooms;

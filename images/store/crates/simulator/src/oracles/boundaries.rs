@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coordinator::Coordinator;
 
-use crate::cluster::Cluster;
-
 /// A split by order, as whoever ordered it hears of it: all of the boundaries are on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
@@ -31,7 +29,7 @@ impl Boundaries {
     }
 
     /// Compares with the tables of whoever leads. Those that were dropped have no boundaries.
-    fn check(&mut self, leader: &Coordinator) -> Result<(), String> {
+    pub fn check(&mut self, leader: &Coordinator) -> Result<(), String> {
         let tables = leader.tables(0, u32::MAX).tables;
         self.0
             .retain(|id, _| tables.iter().any(|table| table.table_id == *id));
@@ -49,24 +47,6 @@ impl Boundaries {
             }
         }
         Ok(())
-    }
-}
-
-/// Looks at the coordinator that leads, if that is certain.
-pub fn look(cluster: &mut Cluster) {
-    if cluster.may_tell_older_time() || cluster.is_rebuilding {
-        return cluster.boundaries.forget();
-    }
-    let mut boundaries = std::mem::take(&mut cluster.boundaries);
-    let leading = cluster.leading().map(|(_, leader)| leader);
-    let leading = leading.filter(|leader| match &cluster.api {
-        Some(api) => api.is_led_by(leader),
-        None => true,
-    });
-    let checked = leading.map_or(Ok(()), |leader| boundaries.check(leader));
-    cluster.boundaries = boundaries;
-    if let Err(text) = checked {
-        cluster.fail(text);
     }
 }
 
