@@ -104,20 +104,39 @@ fn limits_refuse_with_a_reason() {
     let mut tables = Tables::new(0, limits);
     let one: [&[u32]; 1] = [&[1]];
     let limit = |result: Result<&Table, CreateError>| match result {
-        Err(CreateError::Limit(limit)) => limit.to_string(),
+        Err(CreateError::Limit(limit)) => limit,
         other => panic!("{other:?}"),
     };
-    assert!(limit(tables.create(1, b"long", 1, &one)).contains("at most 3 bytes"));
-    assert!(limit(tables.create(1, b"a", 6, &one)).contains("at most 5"));
-    assert!(limit(tables.create(1, b"a", 5, &one)).contains("at most 4"));
+    let of_long = limit(tables.create(1, b"long", 1, &one));
+    assert_eq!(of_long, TableLimit::NameBytes { most: 3, asked: 4 });
+    let of_wide = limit(tables.create(1, b"a", 6, &one));
+    assert_eq!(of_wide, TableLimit::Span { most: 5, asked: 6 });
+    let of_cut = limit(tables.create(1, b"a", 5, &one));
+    assert!(matches!(
+        of_cut,
+        TableLimit::TabletsOfTable {
+            span: 5,
+            most: 4,
+            ..
+        }
+    ));
     assert_eq!(
         tables.create(1, b"a", 1, &[]).unwrap_err(),
         CreateError::NoServers
     );
     tables.create(1, b"a", 4, &one).unwrap();
-    assert!(limit(tables.create(1, b"b", 3, &one)).contains("of at most 6"));
+    let of_store = limit(tables.create(1, b"b", 3, &one));
+    assert!(matches!(
+        of_store,
+        TableLimit::Tablets {
+            span: 3,
+            most: 6,
+            ..
+        }
+    ));
     tables.create(1, b"b", 2, &one).unwrap();
-    assert!(limit(tables.create(1, b"c", 1, &one)).contains("2 tables"));
+    let of_count = limit(tables.create(1, b"c", 1, &one));
+    assert_eq!(of_count, TableLimit::Tables { count: 2 });
 }
 
 #[test]
@@ -155,8 +174,8 @@ fn a_split_tablet_stays_with_its_owner() {
     assert!(matches!(
         tables.split(b"a", 9, Cut::Ordered),
         Err(SplitError::Limit(TableLimit::Split {
-            of_table: 4,
-            most_of_table: 4,
+            count: 4,
+            most: 4,
             ..
         }))
     ));
