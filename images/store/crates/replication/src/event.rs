@@ -89,7 +89,8 @@ impl fmt::Display for ReplicationEvent {
             }
             ReplicationEvent::IdGivenOutTwice { backup } => write!(
                 f,
-                "backup {backup} holds segments that another server has written under the id of this one, which was given out twice: the coordinator's state                  was put back to an older one; this server ends, and is to be started again"
+                "backup {backup} holds segments that another server has written under the id of this one, which was given out twice: the \
+                 coordinator's state was put back to an older one; this server ends, and is to be started again"
             ),
             ReplicationEvent::ReplicaGone { backup, segment_id } => write!(
                 f,
