@@ -78,13 +78,30 @@ impl Announced {
         let id = server.id;
         if let Some(BackupReport { retired, .. }) = &server.backup
             && !retired.is_empty()
-            && before.is_none_or(|before| before.retired.is_empty())
+            && before
+                .as_ref()
+                .is_none_or(|before| before.retired.is_empty())
         {
             let event = MemberEvent::BackupRetired {
                 server: id,
                 why: retired.clone(),
             };
             out.report(event.into());
+        }
+        if let Some(BackupReport { stalled, .. }) = &server.backup {
+            let before = before.map(|before| before.stalled).unwrap_or_default();
+            match (before.is_empty(), stalled.is_empty()) {
+                (true, false) => {
+                    let text =
+                        format!("the storage of the backup of server {id} has stopped: {stalled}");
+                    out.log_message(level::WARNING, &text);
+                }
+                (false, true) => {
+                    let text = format!("the storage of the backup of server {id} goes on");
+                    out.log_message(level::NOTICE, &text);
+                }
+                _ => {}
+            }
         }
         self.announce(store, None, out);
         Some(logs)
