@@ -47,7 +47,8 @@ pub struct Seat {
 
 #[derive(Default)]
 struct State {
-    left: Option<Box<Running>>,
+    /// With [`Seat::times`] when it was left.
+    left: Option<(u64, Box<Running>)>,
     /// The shard has ended; with what, until the first thread has it.
     ended: Option<Result<(), Failure>>,
 }
@@ -169,21 +170,27 @@ impl Seat {
 
     /// Carries out writes. The shard, unless the other thread has it by then.
     fn carry_out(&self, shard: Box<Running>, lane: &Lane) -> Option<Box<Running>> {
-        self.state().left = Some(shard);
+        let times = self.times.fetch_add(1, Ordering::SeqCst) + 1;
+        self.state().left = Some((times, shard));
         self.since.store(net::now().0, Ordering::Release);
-        self.times.fetch_add(1, Ordering::SeqCst);
         if self.sleeps.load(Ordering::SeqCst) {
             let _state = self.state();
             self.sleeps.store(false, Ordering::SeqCst);
             self.changed.notify_all();
         }
         lane.carry_out();
-        let back = self.state().left.take();
+        // The other thread may have taken the shard, and be in writes by now itself.
+        let back = self.state().left.take_if(|(number, _)| *number == times);
         match back {
-            Some(_) => self.since.store(0, Ordering::Release),
-            None => lane.wake(),
+            Some((_, shard)) => {
+                self.since.store(0, Ordering::Release);
+                Some(shard)
+            }
+            None => {
+                lane.wake();
+                None
+            }
         }
-        back
     }
 
     /// Watches the thread that has the shard. The shard, when that thread is late; `None`: it has ended.
@@ -195,7 +202,7 @@ impl Seat {
                 let mut state = self.state();
                 // Others may have begun since.
                 if self.since.load(Ordering::Acquire) == since
-                    && let Some(shard) = state.left.take()
+                    && let Some((_, shard)) = state.left.take()
                 {
                     self.since.store(0, Ordering::Release);
                     return Some(shard);
