@@ -84,7 +84,7 @@ func newMapped(t *testing.T, bytes int64) *mapped {
 	device, _ := loopDevice(t, bytes)
 	m := &mapped{t: t, name: fmt.Sprintf("rcbox-faults-%d", os.Getpid())}
 	table := fmt.Sprintf("0 %d linear %s 0", bytes/512, device)
-	if err := exec.Command("dmsetup", "create", m.name, "--table", table).Run(); err != nil {
+	if _, err := exec.Command("dmsetup", "create", m.name, "--table", table).Output(); err != nil {
 		t.Skipf("NOT TESTED: this kernel maps no devices: dmsetup create: %v", withStderr(err))
 	}
 	t.Cleanup(func() {
@@ -111,8 +111,8 @@ func (m *mapped) order(words ...string) {
 	}
 }
 
-// TestStalledWrites: all writes and syncs of a process hang for 5 s. It goes on serving reads, its lease does not end, masters have their heads
-// elsewhere, the device is named until it goes on, and nothing is lost.
+// TestStalledWrites: all writes and syncs of a process hang for 5 s. It goes on serving reads, its lease does not end, masters have
+// their heads elsewhere, the device is named until it goes on, and nothing is lost.
 func TestStalledWrites(t *testing.T) {
 	for _, durability := range []string{"buffered", "flushed"} {
 		t.Run(durability, func(t *testing.T) {
