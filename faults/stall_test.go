@@ -177,7 +177,12 @@ func stalls(t *testing.T, device stalling, durability string, more ...string) {
 	slow, during := slowReads(readers, began, now(t))
 	device.goOn()
 	t.Logf("the slowest hundredth of reads took at least %v of %d before, and %v of %d during the stall", usually, count, slow, during)
-	if most := max(readsMayTake*usually, readsFloor); slow > most || during < 500 {
+	for _, operation := range readers.seen() {
+		if took := time.Duration(operation.Return - operation.Call); operation.Call >= began && took > time.Second {
+			t.Logf("%v after %v: %+v", took, time.Duration(operation.Call-began), operation)
+		}
+	}
+	if most := max(readsMayTake*usually, readsFloor); slow > most || during < 100 {
 		t.Errorf("of %d reads during the stall the slowest hundredth took %v, more than %v", during, slow, most)
 	}
 
