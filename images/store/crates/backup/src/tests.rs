@@ -116,7 +116,8 @@ impl Rig {
         Rig::new(Durability::Flushed, 3)
     }
 
-    pub fn open(&mut self, storage: MemoryStorage) {
+    pub fn open(&mut self, mut storage: MemoryStorage) {
+        storage.is_late = false;
         let backup = Backup::open(self.now, self.config.clone(), storage);
         let backup = backup.unwrap_or_else(|error| panic!("{error}"));
         self.config.frame_count = backup.config().frame_count;
