@@ -90,17 +90,14 @@ impl Announced {
         }
         if let Some(BackupReport { stalled, .. }) = &server.backup {
             let before = before.map(|before| before.stalled).unwrap_or_default();
-            match (before.is_empty(), stalled.is_empty()) {
-                (true, false) => {
-                    let text =
-                        format!("the storage of the backup of server {id} has stopped: {stalled}");
-                    out.log_message(level::WARNING, &text);
-                }
-                (false, true) => {
-                    let text = format!("the storage of the backup of server {id} goes on");
-                    out.log_message(level::NOTICE, &text);
-                }
-                _ => {}
+            if before.is_empty() && !stalled.is_empty() {
+                let event = MemberEvent::StorageStopped {
+                    server: id,
+                    why: stalled.clone(),
+                };
+                out.report(event.into());
+            } else if !before.is_empty() && stalled.is_empty() {
+                out.report(MemberEvent::StorageGoesOn { server: id }.into());
             }
         }
         self.announce(store, None, out);
