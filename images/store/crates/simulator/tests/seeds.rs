@@ -175,8 +175,6 @@ fn assert_found_by(profile: Profile, bug: Bug, seeds: u64, expected: &[&str]) {
 const WRONG: &str = "not linearizable";
 const ANSWERED: &str = "a deposed master answered";
 const TELLS: &str = "tells a recovery of what the loss of power can take";
-/// Acknowledged data that no backup has any more, or not as it was.
-const LOST: [&str; 4] = [WRONG, TELLS, STUCK, "not over"];
 const STUCK: &str = "no backup that answers has";
 
 #[test]
@@ -211,21 +209,6 @@ fn an_append_that_is_taken_after_fencing_is_found() {
 #[test]
 fn a_fenced_backup_that_tells_of_what_it_can_lose_is_found() {
     assert_found_with_replicas(Bug::TellOfUnsynced, 300, &[TELLS]);
-}
-
-#[test]
-fn an_answer_to_what_is_still_being_written_is_found() {
-    assert_found_with_replicas(Bug::AnswerUnwritten, 300, &LOST);
-}
-
-#[test]
-fn a_sync_that_begins_before_what_it_carries_is_written_is_found() {
-    assert_found_with_replicas(Bug::SyncUnwritten, 300, &LOST);
-}
-
-#[test]
-fn a_write_that_overtakes_another_is_found() {
-    assert_found_with_replicas(Bug::OvertakeWrite, 300, &LOST);
 }
 
 #[test]
