@@ -5,12 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use wire::peer::Status;
+use wire::peer::{Read, Status};
 
-use crate::backup::Backup;
+use crate::backup::{Backup, Output};
 use crate::checkpoint::{CHECKPOINT_LOG, HEADER_BYTES, MAX_PARTS, PART_BITS, Whole, replica};
-use crate::job::{Work, read_checkpoint};
-use crate::reader::Snapshot;
 use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
@@ -18,7 +16,7 @@ impl<S: Storage> Backup<S> {
     ///
     /// # Errors
     /// There are not enough free frames, or the storage takes nothing. The one before is still there.
-    pub fn keep_checkpoint(&mut self, bytes: &[u8]) -> Result<u64, Status> {
+    pub fn keep_checkpoint(&mut self, bytes: &[u8], out: &mut impl Output) -> Result<u64, Status> {
         self.may_write(CHECKPOINT_LOG)?;
         let part_bytes = (self.config.segment_bytes as usize)
             .checked_sub(HEADER_BYTES)
@@ -30,7 +28,7 @@ impl<S: Storage> Backup<S> {
             return Err(Status::Full);
         }
         let last = self.checkpoint_numbers().last().copied().unwrap_or(0);
-        self.free_superfluous_checkpoints();
+        self.free_superfluous_checkpoints(out)?;
         let (number, whole) = (
             last + 1,
             Whole {
@@ -43,32 +41,27 @@ impl<S: Storage> Backup<S> {
         for part in 0..whole.parts {
             let piece = pieces.next().unwrap_or_default();
             let data = [&whole.header(part), piece].concat();
-            if let Err(status) = self.put_closed(replica(number, part), &data) {
-                self.free_checkpoint(number);
+            if let Err(status) = self.put_closed(replica(number, part), &data, out) {
+                self.free_checkpoint(number, out)?;
                 return Err(status);
             }
         }
         self.commit.is_urgent = self.config.durability.is_flushed();
-        self.checkpoints.push(number);
+        self.whole_checkpoints().push(number);
         Ok(number)
     }
 
     /// Whether this checkpoint is as safe as the backup's acknowledgements are.
     pub fn checkpoint_is_kept(&self, number: u64) -> bool {
         self.retired.is_none()
-            && match self.config.durability.is_flushed() {
-                true => self.is_checkpoint_durable(number),
-                false => self.is_checkpoint_written(number),
-            }
+            && (!self.config.durability.is_flushed() || self.is_checkpoint_durable(number))
     }
 
-    /// Reads the newest one that is whole. [`Output::checkpoint`] follows.
-    pub fn read_newest_checkpoint(&mut self) {
+    /// The newest one that is whole.
+    pub fn newest_checkpoint(&mut self) -> Option<Vec<u8>> {
         let numbers = self.checkpoint_numbers();
-        let newest_first = numbers.into_iter().rev();
-        let candidates = newest_first.map(|number| self.parts(number)).collect();
-        let after = self.device.flight.submitted();
-        self.begin_job(after, Work::Checkpoint(candidates));
+        let mut newest_first = numbers.into_iter().rev();
+        newest_first.find_map(|number| self.read_checkpoint(number))
     }
 
     /// All that something is here of.
@@ -79,18 +72,13 @@ impl<S: Storage> Backup<S> {
             .collect()
     }
 
-    /// The frames of a checkpoint, in order.
-    fn parts(&self, number: u64) -> Vec<Snapshot> {
-        let frames = (0..).map_while(|part| self.replicas.get(&replica(number, part)));
-        let snapshots = frames.map_while(|&frame| self.frames[frame].snapshot());
-        snapshots.collect()
-    }
-
-    fn is_checkpoint_written(&self, number: u64) -> bool {
-        let parts = self.parts(number);
-        let flight = &self.device.flight;
-        let is_written = |part: &Snapshot| flight.has_ended(self.frames[part.number].written_by());
-        !parts.is_empty() && parts.iter().all(is_written)
+    fn whole_checkpoints(&mut self) -> &mut Vec<u64> {
+        if self.checkpoints.is_none() {
+            let mut whole: Vec<u64> = self.checkpoint_numbers().into_iter().collect();
+            whole.retain(|&number| self.read_checkpoint(number).is_some());
+            self.checkpoints = Some(whole);
+        }
+        self.checkpoints.get_or_insert_default()
     }
 
     pub(crate) fn is_checkpoint_durable(&self, number: u64) -> bool {
@@ -103,8 +91,8 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Of those that are whole the newest stays, and the newest that no crash takes.
-    fn free_superfluous_checkpoints(&mut self) {
-        let whole = self.checkpoints.clone();
+    fn free_superfluous_checkpoints(&mut self, out: &mut impl Output) -> Result<(), Status> {
+        let whole = self.whole_checkpoints().clone();
         let durable = whole.iter().rev();
         let durable = durable
             .copied()
@@ -112,31 +100,53 @@ impl<S: Storage> Backup<S> {
         let stay = [whole.last().copied(), durable];
         for number in self.checkpoint_numbers() {
             if !stay.contains(&Some(number)) {
-                self.free_checkpoint(number);
+                self.free_checkpoint(number, out)?;
             }
         }
-        self.checkpoints
+        self.whole_checkpoints()
             .retain(|&number| stay.contains(&Some(number)));
+        Ok(())
     }
 
-    fn free_checkpoint(&mut self, number: u64) {
+    fn free_checkpoint(&mut self, number: u64, out: &mut impl Output) -> Result<(), Status> {
         let parts = self.of_log(CHECKPOINT_LOG);
         let frames: Vec<u32> = parts
             .filter(|(replica, _)| replica.segment_id >> PART_BITS == number)
             .map(|(_, frame)| frame)
             .collect();
         for frame in frames {
-            self.free_frame(frame);
-        }
-    }
-
-    /// Which of those that are here are whole: when the storage is opened.
-    pub(crate) fn look_for_checkpoints(&mut self) {
-        for number in self.checkpoint_numbers() {
-            let parts = self.parts(number);
-            if read_checkpoint(parts, &mut self.device.reader()).is_some() {
-                self.checkpoints.push(number);
+            if let Err(error) = self.free_frame(frame) {
+                self.retire(&error, out);
+                return Err(Status::Retired);
             }
         }
+        Ok(())
+    }
+
+    fn read_checkpoint(&mut self, number: u64) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut piece = Vec::new();
+        let mut expected = None;
+        for part in 0.. {
+            let read = Read {
+                replica: replica(number, part),
+                offset: 0,
+                bytes: self.config.segment_bytes,
+            };
+            if self.read(&read, &mut piece) != Status::Ok {
+                return None;
+            }
+            let (found, whole, data) = Whole::parse(&piece)?;
+            if found != part || *expected.get_or_insert(whole) != whole {
+                return None;
+            }
+            all.extend_from_slice(data);
+            if part + 1 >= whole.parts {
+                let is_sound =
+                    all.len() == whole.bytes as usize && crc32c::crc32c(&all) == whole.crc;
+                return is_sound.then_some(all);
+            }
+        }
+        None
     }
 }

@@ -4,39 +4,37 @@
 //! gone to the disk.
 
 use crate::backup::{Backup, Output};
-use crate::commit::Start;
 use crate::event::BackupEvent;
-use crate::fencing::Carried;
 use crate::layout::Layout;
 use crate::record::Superblock;
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Scope, Storage, StorageError};
 
 impl<S: Storage> Backup<S> {
     /// Writes the superblock and begins to sync it, if that is due.
-    pub(crate) fn note_fences(&mut self) {
+    pub(crate) fn note_fences(&mut self, out: &mut impl Output) {
         let fencing = &mut self.fencing;
         if fencing.carried.is_some() || fencing.writings == 0 {
             return;
         }
         fencing.writings -= 1;
-        self.write_superblock(false);
+        if let Err(error) = self.write_superblock(false) {
+            self.cannot_note(&error, out);
+            return;
+        }
         let fencing = &mut self.fencing;
         assert!(
             fencing.carried.is_none(),
             "one sync of the superblock at a time"
         );
-        fencing.carried = Some(Carried {
-            fences: fencing.fences.clone(),
-            start: Start::After(self.device.flight.submitted()),
-        });
+        fencing.carried = Some(fencing.fences.clone());
         fencing.is_doubtful = false;
         fencing.syncs.begun += 1;
-        self.start_syncs();
+        self.device.storage.begin_sync(Scope::Superblock);
     }
 
     /// For whoever opens the storage next, under this kernel, so that the page cache is enough: what it shows may change.
     pub(crate) fn note_failure(&mut self) {
-        self.write_superblock(false);
+        self.write_superblock(false).ok();
         self.fencing.is_doubtful = true;
         self.fencing.changed();
     }
@@ -55,7 +53,7 @@ impl<S: Storage> Backup<S> {
             }
             Ok(()) => {
                 self.fencing.syncs.completed = self.fencing.syncs.begun;
-                self.fencing.durable = carried.fences;
+                self.fencing.durable = carried;
             }
             Err(error) => self.cannot_note(&error, out),
         }
@@ -75,7 +73,7 @@ impl<S: Storage> Backup<S> {
         self.retire(error, out);
     }
 
-    pub(crate) fn write_superblock(&mut self, clean: bool) {
+    pub(crate) fn write_superblock(&mut self, clean: bool) -> Result<(), StorageError> {
         let fencing = &mut self.fencing;
         let (place, sequence) = fencing.copies.advance(&fencing.syncs);
         let superblock = Superblock {
@@ -91,6 +89,6 @@ impl<S: Storage> Backup<S> {
             fences: fencing.fences.clone(),
         };
         let at = Layout::superblock(place);
-        self.device.write(at, &superblock.encode());
+        self.device.storage.write(at, &superblock.encode())
     }
 }

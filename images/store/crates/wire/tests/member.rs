@@ -133,8 +133,6 @@ fn of_shards() -> Vec<(&'static str, shard::Kind)> {
                 frames_damaged: 5,
                 retired: "retired".to_owned(),
                 keeps_checkpoints: true,
-                // Said while it lasts.
-                stalled: String::new(),
             }),
         ),
         (

@@ -125,7 +125,8 @@ impl Model {
                 self.rig.begin_recovery(log);
             }
             Operation::Forget(log) => {
-                self.rig.backup().forget_log(log);
+                let Rig { backup, said, .. } = &mut self.rig;
+                backup.as_mut().unwrap().forget_log(log, said);
                 self.rig.tick();
                 for (_, known) in self
                     .known

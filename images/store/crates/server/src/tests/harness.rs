@@ -224,7 +224,6 @@ impl Rig {
         let to = ReplyTo { connection, nonce };
         self.server
             .peer_request(self.now, to, payload, &mut self.said);
-        self.server.storage_completed(self.now, &mut self.said);
         nonce
     }
 
@@ -255,7 +254,8 @@ impl Rig {
 
     pub fn finish_sync(&mut self, scope: Scope) {
         let backup = self.server.backup_mut().expect("an open storage");
-        backup.storage_mut().finish_sync(scope);
+        let result = backup.storage_mut().finish_sync(scope);
+        self.server.synced(self.now, scope, result, &mut self.said);
         self.tick();
     }
 

@@ -18,7 +18,6 @@ use wire::member::ToCoordinator;
 use wire::time::Time;
 
 use crate::cluster::ports::{PROTOCOLS, Ports};
-use crate::event::DiskStep;
 use crate::net::datagrams::Datagrams;
 use crate::net::network::Host;
 use crate::oracles::oracle::Oracle;
@@ -224,8 +223,6 @@ pub struct ShardNode {
     pub last_number: u64,
     /// Syncs whose end is scheduled.
     pub syncing: BTreeSet<Scope>,
-    /// Steps of its disk that are scheduled.
-    pub disk_steps: BTreeSet<DiskStep>,
     pub oracle: Oracle,
     /// The log is durable up to here.
     pub durable: LogPosition,
@@ -380,7 +377,6 @@ impl ServerNode {
                     ports,
                     last_number: 0,
                     syncing: BTreeSet::new(),
-                    disk_steps: BTreeSet::new(),
                     oracle: Oracle::default(),
                 }
             })

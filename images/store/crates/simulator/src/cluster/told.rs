@@ -5,7 +5,7 @@ use backup::testing::{Faults, MemoryStorage};
 use backup::{Backup, BackupEvent, Durability, Inventory, Output, ReplicaInfo, State};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{LogInventory, ReplicaFound};
-use wire::peer::{Answer, SERVING_PROMISE, Status};
+use wire::peer::{Answer, SERVING_PROMISE};
 use wire::time::Time;
 
 /// What a backup says that is opened to look.
@@ -14,9 +14,6 @@ struct Said(Vec<ReplicaInfo>);
 
 impl Output for Said {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
-    fn data(&mut self, _: ReplyTo, _: Status, _: &[u8]) {}
-    fn entries(&mut self, _: ReplyTo, _: Status, _: u32, _: &[u8]) {}
-    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
     fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.0 = inventory.replicas;
@@ -34,15 +31,12 @@ pub fn outlives_power(backup: &Backup<MemoryStorage>, told: &LogInventory) -> Re
     config.boot_id[15] ^= 1;
     let mut storage = backup.storage().clone();
     storage.faults = Faults::default();
-    storage.is_late = false;
     storage.power_loss(|_| 0);
     let log = ServerId(told.log);
     let mut said = Said::default();
     let mut opened =
         Backup::open(Time::ZERO, config, storage).map_err(|error| error.to_string())?;
-    let now = Time::ZERO + 2 * SERVING_PROMISE;
-    opened.begin_recovery(now, log, &mut said);
-    opened.complete(now, &mut said);
+    opened.begin_recovery(Time::ZERO + 2 * SERVING_PROMISE, log, &mut said);
     let is_there = |replica: &ReplicaFound| said.0.iter().any(|one| is_same(one, replica));
     let mut sound = told
         .replicas

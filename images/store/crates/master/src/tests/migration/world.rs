@@ -8,7 +8,7 @@ use backup::{Backup, BackupEvent, Inventory, State};
 use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, SegmentSource, TabletRange, ToShard, coordinator, shard};
-use wire::peer::{Answer, Data, Entries, Request, Role, Status as PeerStatus};
+use wire::peer::{Answer, Data, Entries, Request, Role};
 use wire::time::Time;
 
 use super::super::harness::*;
@@ -51,7 +51,6 @@ pub struct Node {
 #[derive(Default)]
 struct FromBackup {
     answers: Vec<Answer>,
-    read: Option<Vec<u8>>,
     released: Vec<Inventory>,
 }
 
@@ -59,13 +58,6 @@ impl backup::Output for FromBackup {
     fn answer(&mut self, _to: ReplyTo, answer: Answer) {
         self.answers.push(answer);
     }
-    fn data(&mut self, _to: ReplyTo, status: PeerStatus, data: &[u8]) {
-        self.read = Some([&Data::fixed_bytes(status)[..], data].concat());
-    }
-    fn entries(&mut self, _to: ReplyTo, status: PeerStatus, next_offset: u32, data: &[u8]) {
-        self.read = Some([&Entries::fixed_bytes(status, next_offset)[..], data].concat());
-    }
-    fn checkpoint(&mut self, _bytes: Option<Vec<u8>>) {}
     fn report(&mut self, _event: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.released.push(inventory);
@@ -200,14 +192,14 @@ impl Nodes {
 
     pub fn forget_log(&mut self, log: ServerId) {
         self.found.remove(&log);
-        self.backup.forget_log(log);
+        self.backup.forget_log(log, &mut FromBackup::default());
     }
 
     fn tend_backup(&mut self, mut out: FromBackup) -> Vec<Answer> {
         self.backup.tick(self.now, &mut out);
         for scope in self.backup.storage().syncs_under_way() {
-            self.backup.storage_mut().finish_sync(scope);
-            self.backup.complete(self.now, &mut out);
+            let result = self.backup.storage_mut().finish_sync(scope);
+            self.backup.synced(self.now, scope, result, &mut out);
         }
         for inventory in out.released {
             self.found.insert(inventory.log, inventory);
@@ -321,14 +313,14 @@ impl Nodes {
             Request::KeepAlive(keep_alive) => backup.keep_alive(now, keep_alive, to, &mut out),
             Request::Free(free) => backup.free(free, to, &mut out),
             Request::Read(read) => {
-                backup.read(&read, to, &mut out);
-                backup.complete(now, &mut out);
-                return out.read.expect("memory answers at once");
+                let mut data = Vec::new();
+                let status = backup.read(&read, &mut data);
+                return [&Data::fixed_bytes(status)[..], &data].concat();
             }
             Request::ReadEntries(read) => {
-                backup.read_entries(&read, to, &mut out);
-                backup.complete(now, &mut out);
-                return out.read.expect("memory answers at once");
+                let mut data = Vec::new();
+                let (status, next) = backup.read_entries(&read, &mut data);
+                return [&Entries::fixed_bytes(status, next)[..], &data].concat();
             }
             Request::List(list) => {
                 let mut listing = Vec::new();

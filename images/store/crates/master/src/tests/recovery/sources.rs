@@ -87,19 +87,13 @@ impl Segment {
     }
 }
 
-/// What the last read was answered.
 #[derive(Default)]
-struct Heard(Option<Vec<u8>>);
+struct Silence;
 
-impl backup::Output for Heard {
+impl backup::Output for Silence {
     fn answer(&mut self, _: ReplyTo, answer: wire::peer::Answer) {
         assert_eq!(answer.status, Status::Ok);
     }
-    fn data(&mut self, _: ReplyTo, _: Status, _: &[u8]) {}
-    fn entries(&mut self, _: ReplyTo, status: Status, next_offset: u32, data: &[u8]) {
-        self.0 = Some([&Entries::fixed_bytes(status, next_offset)[..], data].concat());
-    }
-    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
     fn report(&mut self, event: backup::BackupEvent) {
         panic!("{event}");
     }
@@ -152,9 +146,7 @@ impl Sources {
                 connection: 1,
                 nonce: 1,
             };
-            let mut heard = Heard::default();
-            backup.append(wire::time::Time(0), &append, to, &mut heard);
-            backup.complete(wire::time::Time(0), &mut heard);
+            backup.append(wire::time::Time(0), &append, to, &mut Silence);
         }
         self.name(segment, on);
     }
@@ -223,17 +215,12 @@ impl Sources {
             panic!("another request");
         };
         self.asked.push(read.replica.segment_id);
-        let Some(backup) = self.backups.get_mut(&backup) else {
-            return Entries::fixed_bytes(Status::Missing, 0).to_vec();
+        let mut data = Vec::new();
+        let (status, next_offset) = match self.backups.get_mut(&backup) {
+            Some(backup) => backup.read_entries(&read, &mut data),
+            None => (Status::Missing, 0),
         };
-        let to = ReplyTo {
-            connection: 1,
-            nonce: 1,
-        };
-        let mut heard = Heard::default();
-        backup.read_entries(&read, to, &mut heard);
-        backup.complete(wire::time::Time(0), &mut heard);
-        heard.0.expect("memory answers at once")
+        [&Entries::fixed_bytes(status, next_offset)[..], &data].concat()
     }
 }
 
