@@ -23,7 +23,7 @@ impl Boundaries {
         its.extend((1..parts).map(|part| part * width));
     }
 
-    /// The store is made again from disks, or its state is an older one: what was ordered lately may be gone, as docs/store-operations.md says.
+    /// The store is made again from disks, or its state is an older one: what was ordered lately may be gone, as docs/balancing.md says.
     pub fn forget(&mut self) {
         self.0.clear();
     }
