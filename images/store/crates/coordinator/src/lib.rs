@@ -34,6 +34,7 @@ pub mod sole;
 pub mod state;
 pub mod status;
 mod store;
+mod table_limit;
 
 pub use balancing::{Balancing, Rules as BalancingRules};
 pub use config::{Config, Limits};

@@ -17,7 +17,7 @@ use wire::member::TabletRange;
 
 use crate::Limits;
 use crate::journaled::Journaled;
-use crate::reports::TableLimit;
+use crate::table_limit::TableLimit;
 use owned::{Owned, Place};
 
 pub use even::EvenSplit;

@@ -1,7 +1,7 @@
 //! Tables that are split by order.
 
 use super::{OtherStore, TabletTable};
-use crate::reports::TableLimit;
+use crate::table_limit::TableLimit;
 
 /// Which table is to be split, and into how many parts of equal width.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use core::fmt;
 
 use wire::level::Level;
 
+pub use crate::table_limit::TableLimit;
 pub use clients::ClientEvent;
 pub use members::{ForeignVolume, MemberEvent};
 pub use migrations::MigrationEvent;
@@ -20,7 +21,7 @@ pub use recoveries::RecoveryEvent;
 pub use refusal::Refusal;
 pub use restore::{CheckpointError, RestoreError};
 pub use state::{CheckpointId, StateEvent};
-pub use tables::{TableEvent, TableLimit};
+pub use tables::TableEvent;
 
 /// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use wire::bugs::{Bug, is_planted};
 
 use super::{NOBODY, SplitError, Table, Tables, cut};
-use crate::reports::TableLimit;
+use crate::table_limit::TableLimit;
 
 /// What a table lacks to have a boundary at each of some even distances.
 #[derive(Clone, Debug, PartialEq, Eq)]

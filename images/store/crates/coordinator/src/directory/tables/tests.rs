@@ -1,8 +1,8 @@
 //! Tables are cut, placed and limited.
 
 use super::*;
-use crate::reports::TableLimit;
 use crate::resource::Resource;
+use crate::table_limit::TableLimit;
 use wire::bugs::plant;
 
 fn tables() -> Tables {
