@@ -16,7 +16,7 @@ import (
 // fields lists the names of the fields of a schema that are this project's own (not those of Kubernetes' types).
 func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]bool) {
 	for name, property := range schema.Properties {
-		if strings.HasPrefix(property.Description, "Deprecated: ") {
+		if strings.HasPrefix(property.Description, "Former field: ") {
 			continue // nobody is to use it any more
 		}
 		switch below := path + "." + name; {

@@ -27,11 +27,11 @@ type MastersStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Unwell []UnwellMember `json:"unwell,omitempty"`
-	// Deprecated: status.record.retiredPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.retiredPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	RetiredPodNumber int64 `json:"retiredPodNumber,omitempty"`
-	// Deprecated: each master has a StoreMember. An earlier operator wrote this list, and the operator carries it over.
+	// Former field: each master has a StoreMember. An earlier operator wrote this list, and the operator carries it over.
 	//
 	// +optional
 	// +listType=map

@@ -37,7 +37,10 @@ func TestOperations(t *testing.T) {
 		{"a split beside a drill", "{storeRef: {name: box}, type: Drill, split: {table: fruit, parts: 2}}", "type Split needs spec.split"},
 		{"a split into one part", "{storeRef: {name: box}, type: Split, split: {table: fruit, parts: 1}}", "greater than or equal to 2"},
 		{"a split into too many", "{storeRef: {name: box}, type: Split, split: {table: fruit, parts: 4097}}", "less than or equal to 4096"},
-		{"a split of a table without a name", "{storeRef: {name: box}, type: Split, split: {table: '', parts: 2}}", "at least 1 chars long"},
+		{
+			"a split of a table without a name", "{storeRef: {name: box}, type: Split, split: {table: '', parts: 2}}",
+			"at least 1 chars long",
+		},
 		{"a restart of all", "{storeRef: {name: box}, type: Restart}", ""},
 		{"a restart of some", "{storeRef: {name: box}, type: Restart, restart: {members: [box-master-1]}}", ""},
 		{

@@ -57,7 +57,7 @@ type StoreStatus struct {
 	// +optional
 	Record *StoreRecord `json:"record,omitempty"`
 
-	// Deprecated: status.record.turn has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.turn has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	Turn *TurnStatus `json:"turn,omitempty"`
@@ -94,12 +94,12 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Drills []Drill `json:"drills,omitempty"`
 
-	// Deprecated: status.record.drills has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.drills has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	DrillNotes DrillNotes `json:"drillNotes,omitempty"`
 
-	// Deprecated: status.record.ordersCarriedOver has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.ordersCarriedOver has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	OrdersCarriedOver bool `json:"ordersCarriedOver,omitempty"`
@@ -163,7 +163,7 @@ type StoreStatus struct {
 	// +optional
 	LossCount int64 `json:"lossCount,omitempty"`
 
-	// Deprecated: status.record.lossesSeen has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.lossesSeen has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	LossesSeen int64 `json:"lossesSeen,omitempty"`
@@ -246,7 +246,7 @@ type CoordinatorStatus struct {
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// Deprecated: status.record.coordinatorPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
+	// Former field: status.record.coordinatorPodNumber has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
 	PodNumber int64 `json:"podNumber,omitempty"`

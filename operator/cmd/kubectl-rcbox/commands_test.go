@@ -297,7 +297,8 @@ func TestFinalize(t *testing.T) {
 func TestSplit(t *testing.T) {
 	h := newHarness(t)
 	for _, parts := range []string{"1", "4097"} {
-		if code, _, errs := h.run("split", "box", "fruit", "--parts", parts); code != exitUsage || !strings.Contains(errs, "say 2 to 4096") {
+		code, _, errs := h.run("split", "box", "fruit", "--parts", parts)
+		if code != exitUsage || !strings.Contains(errs, "say 2 to 4096") {
 			t.Errorf("into %s parts: exit code %d, %s", parts, code, errs)
 		}
 	}

@@ -86,7 +86,7 @@ func departures(ctx context.Context, cluster *access.Cluster, nodes map[string]b
 		return nil, fmt.Errorf("list Stores of all namespaces (list on stores; --force leaves that out): %w", err)
 	}
 	if err := members.JoinAll(ctx, cluster, stores.Items); err != nil {
-		return nil, err //nolint:wrapcheck // it says what may not be read
+		return nil, err
 	}
 	var all []*departure
 	for i := range stores.Items {

@@ -22,7 +22,8 @@ import (
 // version that was read.
 func (r *Reconciler) carryOver(ctx context.Context, seen *v1alpha1.Store) error {
 	list := &v1alpha1.StoreMemberList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(seen.Namespace), client.MatchingLabels{v1alpha1.LabelStore: seen.Name}); err != nil {
+	ofStore := client.MatchingLabels{v1alpha1.LabelStore: seen.Name}
+	if err := r.Live.List(ctx, list, client.InNamespace(seen.Namespace), ofStore); err != nil {
 		return fmt.Errorf("list the Store's members: %w", err)
 	}
 	store := &v1alpha1.Store{}

@@ -62,7 +62,8 @@ func (r *Reconciler) checkMembers(ctx context.Context, v *visit) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("StoreMemberList"))
 	store := v.observed.Store
-	if err := r.Live.List(ctx, list, client.InNamespace(store.Namespace), client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
+	ofStore := client.MatchingLabels{v1alpha1.LabelStore: store.Name}
+	if err := r.Live.List(ctx, list, client.InNamespace(store.Namespace), ofStore); err != nil {
 		return fmt.Errorf("look at the Store's members once more: %w", err)
 	}
 	now := map[string]string{}

@@ -101,7 +101,7 @@ func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
 	}
 	if len(others.Items) > 1 {
 		if err := members.JoinAll(ctx, r.Client, others.Items, client.UnsafeDisableDeepCopy); err != nil {
-			return err //nolint:wrapcheck // it says what could not be read
+			return err
 		}
 	}
 	for i := range others.Items {

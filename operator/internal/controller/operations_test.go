@@ -275,7 +275,8 @@ func TestSplitIsOrdered(t *testing.T) {
 	h.mustVisit()
 	is := h.operation("wide").Status
 	if is.Phase != v1alpha1.OperationSucceeded || is.FinishedAt == nil ||
-		*is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) || is.Conditions[0].Message != `table "fruit" has 8 tablets, after 7 new boundaries` {
+		*is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) ||
+		is.Conditions[0].Message != `table "fruit" has 8 tablets, after 7 new boundaries` {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
 	before := h.writes

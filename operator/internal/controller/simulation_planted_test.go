@@ -533,7 +533,8 @@ func seesCachedMembers(o *simulatedOperator, live client.Reader) client.Reader {
 		}
 		for key, object := range o.cache.cache {
 			if key.kind == kindOf[*v1alpha1.StoreMember]() {
-				heads.Items = append(heads.Items, metav1.PartialObjectMetadata{ObjectMeta: *object.(*v1alpha1.StoreMember).ObjectMeta.DeepCopy()})
+				head := *object.(*v1alpha1.StoreMember).ObjectMeta.DeepCopy()
+				heads.Items = append(heads.Items, metav1.PartialObjectMetadata{ObjectMeta: head})
 			}
 		}
 		return true, nil

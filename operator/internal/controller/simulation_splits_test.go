@@ -224,7 +224,7 @@ type ordersReader struct {
 
 func (r ordersReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if _, ofOrders := list.(*v1alpha1.StoreOperationList); ofOrders {
-		return r.o.cache.List(ctx, list, options...) //nolint:wrapcheck // the reader in its place
+		return r.o.cache.List(ctx, list, options...)
 	}
-	return r.Reader.List(ctx, list, options...) //nolint:wrapcheck // the same
+	return r.Reader.List(ctx, list, options...)
 }

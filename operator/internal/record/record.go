@@ -1,6 +1,6 @@
 // Package record has where the operator's knowledge of a Store is kept: most of it in the Store's status, and that of each master in
-// a StoreMember of the master's name. Join makes one status of these parts, in which MastersStatus.Members has all masters; Split takes such a
-// status apart again. What decides and what shows knows only the joined status. The package reads and writes nothing by itself.
+// a StoreMember of the master's name. Join makes one status of these parts, in which MastersStatus.Members has all masters; Split takes
+// such a status apart again. What decides and what shows knows only the joined status. The package reads and writes nothing by itself.
 //
 // Two objects cannot be written at once. The Store is written before its StoreMembers, and StoreMembers of masters that have left are
 // deleted last: whatever a master gives up (its pods' numbers, addresses under which somebody may still send) is in the Store's status
@@ -17,9 +17,6 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// maxUnwellText is the schema's.
-const maxUnwellText = 300
-
 // Parts are what is to be written of a joined status.
 type Parts struct {
 	// Store is the Store's own status.
@@ -33,7 +30,8 @@ func IsFormer(status *v1alpha1.StoreStatus) bool {
 	if status.Record != nil {
 		return false
 	}
-	return len(status.Masters.Members) > 0 || status.Turn != nil || !equality.Semantic.DeepEqual(status.DrillNotes, v1alpha1.DrillNotes{}) ||
+	return len(status.Masters.Members) > 0 || status.Turn != nil ||
+		!equality.Semantic.DeepEqual(status.DrillNotes, v1alpha1.DrillNotes{}) ||
 		status.OrdersCarriedOver || status.LossesSeen > 0 || status.Coordinator.PodNumber > 0 || status.Masters.RetiredPodNumber > 0
 }
 
@@ -52,7 +50,8 @@ func Join(store *v1alpha1.Store, members []v1alpha1.StoreMember) {
 	}
 	slices.SortFunc(status.Masters.Members, func(a, b v1alpha1.MemberStatus) int { return byOrdinal(store.Name, a.Name, b.Name) })
 	if record := status.Record; record != nil {
-		status.Turn, status.DrillNotes, status.OrdersCarriedOver = record.Turn.DeepCopy(), *record.Drills.DeepCopy(), record.OrdersCarriedOver
+		status.Turn, status.DrillNotes = record.Turn.DeepCopy(), *record.Drills.DeepCopy()
+		status.OrdersCarriedOver = record.OrdersCarriedOver
 		status.LossesSeen = record.LossesSeen
 		status.Coordinator.PodNumber, status.Masters.RetiredPodNumber = record.CoordinatorPodNumber, record.RetiredPodNumber
 	}
@@ -90,7 +89,7 @@ func Split(store string, joined *v1alpha1.StoreStatus) Parts {
 		parts.Members[member.Name] = member
 		record.HighestPodNumber = max(record.HighestPodNumber, member.PodNumber)
 		if ordinal, isMaster := v1alpha1.MasterOrdinal(store, member.Name); isMaster {
-			ordinals = append(ordinals, int32(ordinal))
+			ordinals = append(ordinals, int32(ordinal)) //nolint:gosec // bounded by the schema
 		}
 	}
 	record.Members = rangesOf(ordinals)

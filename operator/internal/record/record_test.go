@@ -31,8 +31,8 @@ func fill(value reflect.Value, next *int) {
 		value.Set(reflect.New(value.Type().Elem()))
 		fill(value.Elem(), next)
 	case reflect.Struct:
-		for i := range value.NumField() {
-			fill(value.Field(i), next)
+		for _, field := range value.Fields() {
+			fill(field, next)
 		}
 	case reflect.Slice:
 		value.Set(reflect.MakeSlice(value.Type(), 2, 2))

@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, look *roun
 		return nil, fmt.Errorf("list Stores: %w", err)
 	}
 	if err := members.JoinAll(ctx, from, stores.Items); err != nil {
-		return nil, err //nolint:wrapcheck // it says what could not be read
+		return nil, err
 	}
 	observed.Members = plan.MembersByNode(stores.Items)
 	alive, serving := aliveByNode(stores.Items), servingByNode(stores.Items)

@@ -106,7 +106,7 @@ func (r *Reconciler) isProvedDead(ctx context.Context, from client.Reader, obser
 		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // it says which Store
 	}
 	if err := members.Join(ctx, from, store); err != nil {
-		return false, err //nolint:wrapcheck // it says what could not be read
+		return false, err
 	}
 	if !isDecided(store, fence) || !r.isSilent(fence.Spec.Node) {
 		return isDecided(store, fence), nil

@@ -46,7 +46,7 @@ func (c *Cached) Objects(ctx context.Context) (front.Objects, []string, error) {
 			return front.Objects{}, nil, fmt.Errorf("list Stores: %w", err)
 		}
 		if err := members.JoinAll(ctx, c.Reader, stores.Items, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return front.Objects{}, nil, err //nolint:wrapcheck // it says what could not be read
+			return front.Objects{}, nil, err
 		}
 	}
 	return front.Objects{Chassis: chassis.Items, Servers: servers.Items, Stores: stores.Items}, c.Notes, nil

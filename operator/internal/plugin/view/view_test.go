@@ -222,8 +222,10 @@ func TestPictureWithoutTheCoordinator(t *testing.T) {
 	s.Cluster, s.ClusterError, s.LeaderPod, s.Nodes = nil, "you lack a right", "", nil
 	s.Store.Status.Masters.Members = []v1alpha1.MemberStatus{
 		{
-			Name:          "box-master-0",
-			MemberFigures: v1alpha1.MemberFigures{State: v1alpha1.MemberUp, Node: "node-0", Tablets: 2, CapacityBytes: 800 * mib, UsedPercent: 50},
+			Name: "box-master-0",
+			MemberFigures: v1alpha1.MemberFigures{
+				State: v1alpha1.MemberUp, Node: "node-0", Tablets: 2, CapacityBytes: 800 * mib, UsedPercent: 50,
+			},
 		},
 		{
 			Name:          "box-master-1",
