@@ -33,6 +33,11 @@ func (s *simulation) calm() {
 	// Longer than a stranded process is waited for.
 	quietSince, lines := s.now, len(s.lines)
 	isQuiet := func() bool {
+		// An operator may isolate a node after the last event, too: for what has happened before.
+		if s.lacksNodes() {
+			s.uncordon()
+			s.takeBackIsolations()
+		}
 		if len(s.lines) != lines || !s.isAsSpecified() {
 			quietSince, lines = s.now, len(s.lines)
 		}

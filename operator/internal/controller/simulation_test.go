@@ -188,7 +188,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	s := &simulation{
 		random: rand.New(rand.NewPCG(seed, 0)), placing: rand.New(rand.NewPCG(seed, 1)),
 		ordering: rand.New(rand.NewPCG(seed, 2)), listening: rand.New(rand.NewPCG(seed, 3)),
-		watching: rand.New(rand.NewPCG(seed, 4)), membering: rand.New(rand.NewPCG(seed, 5)), refusing: rand.New(rand.NewPCG(seed, 6)),
+		watching: rand.New(rand.NewPCG(seed, 5)), membering: rand.New(rand.NewPCG(seed, 4)), refusing: rand.New(rand.NewPCG(seed, 6)),
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},

@@ -4,7 +4,7 @@ mod objects;
 
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgGroup, Parser, Subcommand};
 use clap_complete::Shell;
 use program::version;
 use wire::ids::ServerId;
@@ -266,10 +266,11 @@ Examples:
   rcbox split fruit --parts 16 --json | jq .boundariesMade
   rcbox split fruit 0x8000000000000000
   rcbox tablet migrate fruit 0x8000000000000000 box-master-2")]
+    #[command(group = ArgGroup::new("how").required(true).args(["key_hash", "parts"]))]
     Split {
         table: String,
         /// Split the tablet that holds this key hash, decimal or with 0x
-        #[arg(value_parser = key_hash, required_unless_present = "parts", conflicts_with = "parts")]
+        #[arg(value_parser = key_hash)]
         key_hash: Option<u64>,
         /// Split the whole table into so many parts, 2 to 4096
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=4096))]

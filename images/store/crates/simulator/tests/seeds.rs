@@ -367,7 +367,7 @@ fn a_split_that_ends_halfway_is_found() {
 #[test]
 fn a_boundary_that_the_next_coordinator_takes_for_its_own_is_found() {
     let bug = Bug::ForgetOrderedBoundary;
-    assert_found_by(Profile::FailOver, bug, 100, &[JOINED]);
+    assert_found_by(Profile::Migrating, bug, 100, &[JOINED]);
 }
 
 #[test]
