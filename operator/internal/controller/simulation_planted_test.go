@@ -120,7 +120,7 @@ var plantedBugs = []plantedBug{
 	{
 		name: "a silent kubelet counts as a machine that is off", plan: trustsSilence, spec: byPower,
 		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
-		reported: "was not proved to be off", within: 40, seenBy: 58,
+		reported: "was not proved to be off", within: 40, seenBy: 47,
 	},
 	{
 		name: "a node is fenced by the coordinator's verdict, whatever its kubelet says", plan: fencesByVerdict, spec: byPower,
@@ -195,7 +195,7 @@ var plantedBugs = []plantedBug{
 	{
 		name: "nobody asks whether the next pod is admitted", plan: triesNothing,
 		faults:   func(f *faults) { f.refusal = 1 },
-		reported: "from which the next one is to be made, are refused", within: 10, seenBy: 6,
+		reported: "from which the next one is to be made, are refused", within: 10, seenBy: 16,
 	},
 	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,
