@@ -52,17 +52,20 @@ fn long_messages_of_one_address_arrive_one_after_the_other() {
         stream.write_all(&header).unwrap();
         stream.write_all(&message[..1]).unwrap();
     }
+    let all_run = std::sync::Barrier::new(4);
     std::thread::scope(|scope| {
         let others: Vec<_> = streams
             .iter_mut()
             .map(|stream| {
-                let rest = &message[1..];
+                let (rest, all_run) = (&message[1..], &all_run);
                 scope.spawn(move || {
+                    all_run.wait();
                     stream.write_all(rest).unwrap();
                     assert_eq!(receive(stream).1, b"taken");
                 })
             })
             .collect();
+        all_run.wait();
         // They wait for what nobody else has to wait for.
         let mut small = running.connect();
         for nonce in 0..100 {
