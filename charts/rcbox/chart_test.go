@@ -316,7 +316,7 @@ func TestKeepDefinition(t *testing.T) {
 	}
 }
 
-// What the operator does rests on StoreMembers, so that nobody else gets the right to write them.
+// The operator acts on StoreMembers, so nobody else gets the right to write them.
 func TestOnlyTheOperatorWritesMembers(t *testing.T) {
 	writers := 0
 	for _, object := range mustRender(t, "--set", "box.enabled=true") {

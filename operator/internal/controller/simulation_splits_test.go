@@ -17,7 +17,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 )
 
-// What happens to splits.
+// Events of splits.
 const (
 	isSplit        = "a table is split"
 	isSplitTwice   = "a split is ordered that was carried out already"

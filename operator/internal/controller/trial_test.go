@@ -35,7 +35,7 @@ func (a answering) Apply(_ context.Context, _ runtime.ApplyConfiguration, option
 	return a.answer
 }
 
-// What counts as a refusal is the API server's judgement of the pod, and nothing else.
+// Only the API server's judgement of the pod counts as a refusal.
 func TestWhatIsARefusal(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	byWebhook := func(code int32) error {

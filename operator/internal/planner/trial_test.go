@@ -71,7 +71,7 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 	}
 }
 
-// What the API server said a minute ago does not count any more.
+// A verdict of the API server counts for a minute.
 func TestTrialsExpire(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"

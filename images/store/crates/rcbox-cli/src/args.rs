@@ -258,8 +258,7 @@ Examples:
     #[command(after_help = "\
 `rcbox tables` shows the ranges of key hashes. A key hash is the first of the second tablet.
 
-Exit codes: 0 the table is split as asked for, also if it was before; 1 it is not (no such table, a limit, a tablet that is recovered or
-moved); 2 wrong use.
+Exit codes: 0 the table is split as asked for; 1 it is not (no such table, a limit, a tablet is recovered or moved); 2 wrong use.
 
 Examples:
   rcbox split fruit --parts 16

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a backup is asked for.
+/// A request to a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     Append {

@@ -21,7 +21,7 @@ pub enum ServerEvent {
     TabletRefused,
 }
 
-/// What is wrong on the connection of a peer.
+/// An error on the connection of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerError {
     Malformed(Malformed),

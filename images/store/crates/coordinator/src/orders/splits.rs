@@ -12,7 +12,7 @@ pub struct SplitOrder {
     pub expected_cluster_id: u64,
 }
 
-/// What came of it: the table has a boundary at each even distance, and no balancing joins tablets there.
+/// The result of a split: the table has a boundary at each even distance, and no balancing joins tablets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSplit {
     pub table_id: u64,

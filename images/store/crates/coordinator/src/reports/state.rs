@@ -34,7 +34,7 @@ pub enum StateEvent {
     },
     /// More waits for the state to be noted than this process can hold.
     Overfull {
-        /// What the state is noted in.
+        /// The place where the state is noted.
         waits_for: &'static str,
     },
     SettingsChanged(Settings),

@@ -71,7 +71,7 @@ fn a_split_outlives_the_coordinator_and_clients_find_their_objects() {
         json!("0xc000000000000000"),
     ];
     assert_eq!(starts(&coordinator), quarters);
-    // What the order promises is on the disk.
+    // The disk has all that the order promises.
     coordinator.process.signal("KILL");
     coordinator.process.wait();
     coordinator = coordinator.start_again_with(&options);

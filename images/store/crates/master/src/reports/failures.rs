@@ -6,7 +6,7 @@ use wire::entry::EntryError;
 use wire::ids::{ServerId, TableId};
 use wire::peer::{MAX_FILTER_TABLETS, Malformed, ReplicaId, Status};
 
-/// What has no room for what is replayed.
+/// The memory that has no room for a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoomHere {
     Log,

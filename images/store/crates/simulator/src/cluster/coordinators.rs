@@ -163,7 +163,7 @@ impl Cluster {
     }
 }
 
-/// What an event of a member counts as; `None`: nothing.
+/// The count that an event of a member adds to; `None`: none.
 fn of_member(event: &MemberEvent) -> Option<&'static str> {
     match event {
         MemberEvent::SessionSilent { .. } => Some("connections given up for silence"),

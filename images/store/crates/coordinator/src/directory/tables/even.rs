@@ -5,7 +5,7 @@ use wire::bugs::{Bug, is_planted};
 use super::{NOBODY, SplitError, Table, Tables, cut};
 use crate::table_limit::TableLimit;
 
-/// What a table lacks to have a boundary at each of some even distances.
+/// The boundaries that a table lacks to have one at each of some even distances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvenSplit {
     pub table_id: u64,
@@ -16,7 +16,7 @@ pub struct EvenSplit {
 }
 
 impl Tables {
-    /// What makes so many parts of equal width of a table; the boundaries that it has besides stay. Nothing is changed.
+    /// Finds the boundaries that make so many parts of equal width of a table; its other boundaries stay. Nothing is changed.
     ///
     /// # Errors
     /// A tablet that is to be split has no server, or a limit stands against it.
