@@ -89,7 +89,11 @@ impl Cluster {
                 Some("tablets cut to be moved")
             }
             CoordinatorEvent::Table(TableEvent::Merged { .. }) => Some("tablets made one again"),
-            CoordinatorEvent::Table(TableEvent::Split { .. }) => Some("tables split by order"),
+            CoordinatorEvent::Table(TableEvent::Split { kept, .. }) => {
+                let kept_by_order = "boundaries of the store's own kept by order";
+                self.coverage.add(kept_by_order, *kept);
+                Some("tables split by order")
+            }
             CoordinatorEvent::Table(TableEvent::CreateRefused(_) | TableEvent::SplitRefused(_))
             | CoordinatorEvent::State(_)
             | CoordinatorEvent::Client(_) => None,
