@@ -29,7 +29,7 @@ lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --works
 # A workspace of its own, which a change of the store's crates breaks unseen; it shares what is compiled.
 lint "cargo clippy of the fuzz targets" cargo clippy --manifest-path images/store/fuzz/Cargo.toml --target-dir images/store/target --locked -- -D warnings
 # Pure crates: a machine knows those below it, and nobody else (docs/architecture.md).
-pure=(wire log master coordinator backup replication server transport frames fast client-core simulator)
+pure=(base wire log master coordinator backup replication server transport frames fast client-core simulator)
 lint "circles of modules" cargo run --quiet --locked --manifest-path images/store/Cargo.toml -p structure -- \
 	"${pure[@]/#/images/store/crates/}"
 # The Kubernetes client is the coordinator's alone: a server that links it is larger, and has more to be attacked.

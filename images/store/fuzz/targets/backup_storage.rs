@@ -8,13 +8,13 @@ use backup::{
     BLOCK_BYTES, Backup, BackupEvent, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout,
     Output, SUPERBLOCK_BYTES, Storage,
 };
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use fuzz::bounded_target;
 use wire::entry::RawEntry;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::TabletRange;
 use wire::peer::{Answer, Append, Held, List, Read, ReadEntries, ReplicaId, Request, Role, Status};
-use wire::time::Time;
 
 #[derive(Default)]
 struct Said {

@@ -5,14 +5,14 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use client_core::{
     Client, Config, Error, IncrementObject, KeyObject, Multi, OperationId, Outcome, Output,
     Question, WriteObject,
 };
 use fuzz::bounded_target;
-use wire::ids::{ServerId, TableId};
 use wire::rpc::{Increment, RejectRules};
-use wire::time::Time;
 
 const TABLE: TableId = TableId(1);
 const SERVER: &str = "tcp:host=127.0.0.1,port=11101";

@@ -1,12 +1,12 @@
 //! A coordinator, given any requests of clients and any messages of members.
 #![no_main]
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use fuzz::bounded_target;
 use prost::Message;
-use wire::ids::ReplyTo;
 use wire::member::{Hello, ToCoordinator, ToShard, shard};
-use wire::time::Time;
 
 #[derive(Default)]
 struct Actions {
@@ -38,7 +38,7 @@ bounded_target!(fuzz::Bound::machine(16 << 20), |data: &[u8]| {
     let mut now = Time::ZERO;
     for connection in 0..MEMBERS {
         let hello = Hello {
-            server_id: wire::ids::ServerId::INVALID.0,
+            server_id: base::ids::ServerId::INVALID.0,
             member: format!("m{connection}"),
             instance: "1".to_owned(),
             process: connection + 1,

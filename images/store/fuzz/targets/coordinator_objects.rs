@@ -2,6 +2,7 @@
 //! ends with a text or leads with what they say.
 #![no_main]
 
+use base::time::Time;
 use coordinator::state::objects::format::{ChunkId, Root, Run, decode_chunk, encode_chunk};
 use coordinator::state::objects::{
     Answer, Batch, Keeper, Name, Output, Position, Request, Settings, Tuning, Version,
@@ -9,7 +10,6 @@ use coordinator::state::objects::{
 use coordinator::state::{Changes, Pair};
 use fuzz::bounded_target;
 use prost::Message;
-use wire::time::Time;
 
 const CLUSTER: u64 = 7;
 

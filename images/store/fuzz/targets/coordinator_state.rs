@@ -2,15 +2,15 @@
 //! same state again.
 #![no_main]
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::checkpoint::{self, Header};
 use coordinator::state::journal::{Loaded, Writer, load};
 use coordinator::state::{Changes, Pair};
 use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use fuzz::bounded_target;
 use prost::Message;
-use wire::ids::ReplyTo;
 use wire::member::{Hello, OpenFloor, Position, ToCoordinator, ToShard, shard};
-use wire::time::Time;
 
 struct Nobody;
 
@@ -28,7 +28,7 @@ fn says(coordinator: &mut Coordinator, connection: u64, kind: shard::Kind) {
 
 fn hello(member: &str) -> shard::Kind {
     shard::Kind::Hello(Hello {
-        server_id: wire::ids::ServerId::INVALID.0,
+        server_id: base::ids::ServerId::INVALID.0,
         member: member.to_owned(),
         instance: "1".to_owned(),
         process: 1,

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use base::time::Time;
 use fast::packet::{Header, Kind};
 use fast::{Config, Endpoint, Event};
 use fuzz::bounded_target;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 const KINDS: [Kind; 14] = [
     Kind::Open,

@@ -2,14 +2,14 @@
 //! servers and migrations wait for others.
 #![no_main]
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use fuzz::bounded_target;
 use master::{Config, Identity, Output, Shard, ShardEvent};
-use wire::ids::ReplyTo;
 use wire::member::{
     MigrationEnded, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 /// Pings of other servers that a shard has under way for clients.
 const MAX_PINGS: usize = 16;

@@ -3,14 +3,14 @@
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
 use wire::peer::{Answer, Append, ReadEntries, ReplicaId, Request, Role, Status};
-use wire::time::Time;
 
 const SEGMENT_BYTES: usize = 8 << 20;
 const REPLICA: ReplicaId = ReplicaId {

@@ -1,9 +1,9 @@
 //! Appends: what they may do, and what they did.
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use trace::Event;
-use wire::ids::ReplyTo;
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
-use wire::time::Time;
 
 use crate::backup::{Backup, Output};
 use crate::commit::Waiting;

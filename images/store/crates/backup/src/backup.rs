@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::{ReplyTo, ServerId};
+use base::bugs::{Bug, is_planted};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::peer::{
     Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
     Status,
 };
-use wire::time::Time;
 
 use crate::checkpoint::CHECKPOINT_LOG;
 use crate::commit::Commit;

@@ -1,6 +1,6 @@
 //! The layout of a checkpoint in frames: it is cut into parts, and each lies in a frame as a closed replica of a log that no server has.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::peer::ReplicaId;
 
 /// Whose replicas the parts of checkpoints are: index 0 is no server's.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::{ReplyTo, ServerId};
-use wire::time::Time;
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 
 /// An append that is answered when what it wrote is durable.
 pub(crate) struct Waiting {

@@ -5,9 +5,9 @@
 
 use core::ops::ControlFlow;
 
+use base::ids::TableId;
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::member::TabletRange;
 use wire::peer::{Filter, ReadEntries, Role, Status};
 

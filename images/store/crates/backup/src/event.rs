@@ -2,9 +2,9 @@
 
 use core::fmt;
 
+use base::ids::ServerId;
+use base::level::Level;
 use wire::entry::EntryError;
-use wire::ids::ServerId;
-use wire::level::Level;
 use wire::peer::ReplicaId;
 
 use crate::layout::MAX_FENCES;

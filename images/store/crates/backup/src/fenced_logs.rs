@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
 
 use crate::backup::{Backup, Output};
 use crate::event::BackupEvent;

@@ -4,7 +4,7 @@
 
 use core::ops::{Index, IndexMut};
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::peer::{ReplicaId, Role};
 
 use crate::config::Durability;

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use base::ids::ServerId;
 use wire::entry::EntryError;
-use wire::ids::ServerId;
 use wire::peer::Role;
 
 use crate::frame::State;

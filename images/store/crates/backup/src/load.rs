@@ -3,7 +3,7 @@
 //! A header that is torn or that its data contradicts is the trace of a write that was never acknowledged, if power was lost; or it is rot.
 //! Either way it is replaced, so that the next opening finds no traces of what this one has judged.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 
 use crate::copies::{Copies, PLACES};
 use crate::device::Device;

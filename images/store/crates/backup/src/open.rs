@@ -3,8 +3,8 @@
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::time::Time;
 use wire::format::Formats;
-use wire::time::Time;
 
 use crate::backup::Backup;
 use crate::commit::Commit;

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::peer::{ReplicaId, Role};
 
 use crate::fences::Fences;

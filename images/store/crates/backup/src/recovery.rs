@@ -2,10 +2,10 @@
 
 use core::ops::ControlFlow;
 
+use base::ids::ServerId;
+use base::time::Time;
 use wire::entry::{Digest, Kind};
-use wire::ids::ServerId;
 use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
-use wire::time::Time;
 
 use crate::backup::{Backup, Output};
 use crate::device::WalkError;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, SERVING_PROMISE, Status};
-use wire::time::Time;
 
 use crate::backup::{Backup, Output};
 use crate::commit::{Carried, Waiting};

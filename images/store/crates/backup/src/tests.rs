@@ -11,10 +11,10 @@ mod requests;
 
 use std::time::Duration;
 
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Append, Free, KeepAlive, Read, ReplicaId, Role, Status};
-use wire::time::Time;
 
 use crate::testing::MemoryStorage;
 use crate::*;

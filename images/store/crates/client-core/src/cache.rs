@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
+use base::ids::TableId;
+use base::map::Map;
+use base::time::Time;
 use wire::cost;
-use wire::ids::TableId;
-use wire::map::Map;
 use wire::proto::{TableConfig, TabletState};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::operation_id::OperationId;
 

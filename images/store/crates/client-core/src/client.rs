@@ -10,8 +10,8 @@ mod questions;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use base::time::Time;
 use transport::paths::Paths;
-use wire::time::Time;
 
 use crate::cache::Tables;
 use crate::config::Config;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use core::time::Duration;
 
+use base::time::Time;
 use wire::rpc::Lease;
-use wire::time::Time;
 
 use crate::operation_id::OperationId;
 

@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
+use base::ids::TableId;
+use base::time::Time;
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
     Increment, IncrementResponse, MultiIncrementPart, MultiKind, MultiReadPart,
@@ -11,7 +12,6 @@ use wire::rpc::{
     RejectRules, RemoveResponse, RequestPart, ResponsePart, WriteResponse,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::checks::check_object;
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! Objects of multi-ops, as they are asked for.
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::rpc::{Increment, RejectRules};
 
 /// One object of a multi-write.

@@ -1,6 +1,6 @@
 //! One operation that is under way.
 
-use wire::ids::TableId;
+use base::ids::TableId;
 
 use crate::multi::Multi;
 

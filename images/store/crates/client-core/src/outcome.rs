@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::ids::{ServerId, TableId};
+use base::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
 use crate::error::Error;

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use base::ids::{ServerId, TableId};
 use bytes::Bytes;
-use wire::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
 use crate::error::Error;

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use wire::ids::TableId;
-use wire::map::Map;
-use wire::time::Time;
+use base::ids::TableId;
+use base::map::Map;
+use base::time::Time;
 
 use crate::operation_id::OperationId;
 use crate::output::Output;

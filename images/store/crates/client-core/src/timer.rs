@@ -1,6 +1,6 @@
 //! Timers of a client.
 
-use wire::ids::TableId;
+use base::ids::TableId;
 
 use crate::operation_id::OperationId;
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::task::{Context, Poll};
 
+use base::time::Time;
 use client_core::{Client, OperationId};
 use futures_channel::oneshot;
 use net::{CloseReason, Handler, Io, Reactor, Remote};
 use wire::rpc::{Lease, PerfStats, RejectRules};
-use wire::time::Time;
 
 use crate::link::{Actions, Link};
 use crate::ops::{self, Operation, Page, Position};

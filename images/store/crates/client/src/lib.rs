@@ -32,6 +32,7 @@ mod scan;
 mod types;
 
 pub use asynchronous::{AsyncCluster, Pending};
+pub use base::ids::{ServerId, TableId};
 pub use client_core::{IncrementObject, KeyObject, Multi, OperationId, WriteObject};
 pub use cluster::{Cluster, Ticket};
 pub use error::Error;
@@ -41,7 +42,6 @@ pub use scan::Scan;
 /// What a thread does, and when: `let recorder = trace::start("mine");` before, `recorder.read(1000)` after.
 pub use trace;
 pub use types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
-pub use wire::ids::{ServerId, TableId};
 pub use wire::proto::{LogMetrics, ServerConfig, ServerStatistics};
 pub use wire::rpc::{Increment, Lease, PerfStats, RejectRules, control_op};
 pub use wire::status::Status;

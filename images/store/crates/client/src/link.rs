@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::time::Time;
 use bytes::Bytes;
 use client_core::{Client, OperationId, Outcome, Output, Owned};
 use net::{Address, CloseReason, Handler, Io, Target};
 use trace::Event;
 use wire::locator::Locator;
-use wire::time::Time;
 
 use crate::Error;
 

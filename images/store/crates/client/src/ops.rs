@@ -7,16 +7,16 @@
 use bytes::Bytes;
 use std::time::Duration;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use client_core::{Client, Multi, OperationId, Owned, Question};
 use prost::Message;
-use wire::ids::{ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::proto;
 use wire::rpc::{
     EnumeratedObject, Increment, Lease, PerfStats, RejectRules, ServerControlResponse, control_op,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::Each;
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use std::vec::IntoIter;
 
-use wire::ids::TableId;
+use base::ids::TableId;
 
 use crate::ops::{Enumerate, Page, Position};
 use crate::types::Keyed;

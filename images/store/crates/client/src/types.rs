@@ -1,7 +1,7 @@
 //! What operations give.
 
+use base::ids::ServerId;
 use bytes::Bytes;
-use wire::ids::ServerId;
 
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

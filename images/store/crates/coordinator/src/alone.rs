@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::member::coordinator::Kind;
 use wire::member::{BackupReport, Hello, ToShard};
-use wire::time::Time;
 
 use crate::store::Store;
 use crate::{Config, CoordinatorEvent, Output};

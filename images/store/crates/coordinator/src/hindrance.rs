@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Display};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 /// A reason why a member cannot be drained, is not drained yet, or must not be removed; [`Display`] is a sentence for people, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

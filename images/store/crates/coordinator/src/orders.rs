@@ -2,8 +2,8 @@
 
 mod splits;
 
+use base::ids::ServerId;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::member::{ImpossibleSettings, Settings};
 
 use crate::hindrance::{Hindrance, joined};

@@ -1,6 +1,6 @@
 //! What a coordinator has others do.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 use wire::member::{Refused, RefusedReason, ToShard, coordinator};
 use wire::rpc::RetryResponse;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::rpc;
-use wire::time::Time;
 
 /// What an operation waits for, and what it will answer.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 //! Records change by optional additions only. A change that an older build must not overlook comes with a new format of the store
 //! ([`wire::format`]). The one in force stands in the one [`Meta`] record, and a build that does not read it does not go on with the state.
 
+use base::ids::ServerId;
 use prost::{Message, Oneof};
-use wire::ids::ServerId;
 use wire::member::Settings;
 
 pub use crate::position::Leadership;

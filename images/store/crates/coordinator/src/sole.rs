@@ -5,9 +5,9 @@
 //! carries out what [`Sole::take_output`] gives, in that order. What the coordinator puts out waits as the [`crate::outbox`] says, and the driver
 //! never waits for the disk: it gives [`Output::State`] to whoever does, and goes on until [`Sole::written`] can be told.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::member::ToCoordinator;
-use wire::time::Time;
 
 use crate::outbox::{self, Limits, Outbox, Sink};
 use crate::reports::StateEvent;

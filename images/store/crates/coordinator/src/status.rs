@@ -1,6 +1,6 @@
 //! What the coordinator shows: plain structs, field for field those of the admin API (`admin.proto`).
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{LogRoom, Settings};
 
 pub use crate::balancing::{Measure, MoveReason};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{ToShard, coordinator};
-use wire::time::Time;
 
 use crate::directory::leases::Leases;
 use crate::directory::tables::{Table, Tables, Tablet};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use base::time::Time;
 use daemon::random::random_u64;
 use net::{CloseReason, Io, Peer};
 use transport::session::{Closed, Incoming, Sessions, What};
 use wire::cost::CostError;
 use wire::member::{NoHello, ToCoordinator};
-use wire::time::Time;
 
 /// A member connection that has not said who it is by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);

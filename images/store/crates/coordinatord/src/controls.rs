@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::ReplyTo;
 use coordinator::orders::{Asked, ControlError};
 use tokio::sync::oneshot;
-use wire::ids::ReplyTo;
 
 /// A connection that is none: replies on it are for other threads of this process, which their nonces tell apart.
 const OWN: u64 = u64::MAX;

@@ -5,6 +5,8 @@
 
 use std::sync::mpsc::Receiver;
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::Coordinator;
 use coordinator::orders::{
     AcceptLossError, Acceptance, ControlOrder, Drain, DrainError, Finalize, FinalizeError,
@@ -21,9 +23,7 @@ use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
 use transport::session::{Closed, What};
-use wire::ids::ReplyTo;
 use wire::member::Settings;
-use wire::time::Time;
 
 use super::connections::{MemberConnections, Told};
 use super::controls::{self, Controls};

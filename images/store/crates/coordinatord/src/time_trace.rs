@@ -97,7 +97,7 @@ fn shard_trace(shard: Asked, is_ok: bool, output: &[u8], last: usize) -> admin::
 
 #[cfg(test)]
 mod tests {
-    use wire::ids::ServerId;
+    use base::ids::ServerId;
     use wire::status::Status;
 
     use super::*;

@@ -3,10 +3,10 @@
 use core::fmt::Display;
 use std::sync::{Mutex, OnceLock};
 
+use base::level::Level as EventLevel;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use wire::level::Level as EventLevel;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// Where a request lies: the number of its session's place, and the slot.
 pub type Place = (u32, u8);

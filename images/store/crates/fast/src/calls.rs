@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use crate::packet::{FLAG_RETRY, Header, Kind};
 use crate::serving::is_later;

@@ -4,8 +4,8 @@ use core::hash::Hasher;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use siphasher::sip::SipHasher24;
-use wire::time::Time;
 
 /// A cookie is good for this long, and for as long again at most.
 const LIFE: Duration = Duration::from_secs(32);

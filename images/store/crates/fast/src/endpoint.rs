@@ -10,8 +10,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use crate::cookie::Baker;
 use crate::names::Names;

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use crate::Reason;
 use crate::packet::{HEADER_BYTES, Header, Kind, MIN_DATAGRAM_BYTES, Open, Opened};

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use wire::bugs::{Bug, is_planted};
-use wire::time::Time;
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 
 /// One address has at most one part in so many.
 const PARTS: usize = 4;

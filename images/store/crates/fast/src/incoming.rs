@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// Nobody who may send needs longer for a byte: that is 4 MB in a second. And so much longer for a message in all.
 const BYTE_TIME: Duration = Duration::from_nanos(250);

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::bugs::{Bug, is_planted};
-use wire::time::Time;
 
 use crate::packet::{FLAG_RETRY, Header, Kind};
 use crate::session::Session;

@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use crate::holders::{Admission, Turn, Wish};
 use crate::incoming::{Added, Incoming};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use crate::arrivals::Arrivals;
 use crate::grantable::Grantable;

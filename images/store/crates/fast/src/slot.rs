@@ -1,6 +1,6 @@
 //! Places for the requests of a session that are under way.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::grantable::Listed;
 use crate::incoming::Incoming;

@@ -2,11 +2,11 @@
 
 use std::hint::black_box;
 
+use base::ids::{ServerId, TableId};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rcbox_log::*;
 use wire::entry::{Object, ObjectView, RpcResult};
 use wire::hash::key_hash;
-use wire::ids::{ServerId, TableId};
 use wire::keys::KeysAndValue;
 
 const TABLE: TableId = TableId(1);

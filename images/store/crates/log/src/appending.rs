@@ -1,7 +1,7 @@
 //! Appending to the head: whether there is room, entries and their tombstones, and the end of what is needed.
 
+use base::ids::TableId;
 use wire::entry::{self, Entry, Tombstone};
-use wire::ids::TableId;
 
 use crate::config::{CLEANER_RESERVE, Durability, REMOVE_RESERVE};
 use crate::ends::Closing;

@@ -2,7 +2,7 @@
 //!
 //! It works in steps of a given number of bytes, one victim at a time. docs/cleaner.md says why it can always finish.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 
 use crate::cleaner::{CleanerStats, Victim};

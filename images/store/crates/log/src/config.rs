@@ -1,8 +1,8 @@
 //! Size and promise of a log, and what follows from them: memory that stays free, frames, and the length of digests.
 
+use base::ids::ServerId;
 use core::fmt;
 use wire::entry::Digest;
-use wire::ids::ServerId;
 
 use crate::segment::SEGMENT_HEADER_BYTES;
 

@@ -3,8 +3,8 @@
 //! Until all copies are on replicas of their own, a crash brings back what the other log holds and what this log holds from the segment on that
 //! [`Log::begin_copies`] names. An object that died here lies in the other log as well, so no tombstone may go, whatever this log itself would need.
 
+use base::ids::TableId;
 use wire::entry::{Entry, RawEntry, Tombstone};
-use wire::ids::TableId;
 
 use crate::appending::NoRoom;
 use crate::config::Durability;

@@ -4,7 +4,7 @@
 //! dead. A segment that was *closed early*, for another reason than its size, would have taken more: what is alive in it fits elsewhere together
 //! with what is alive in others, so its end costs one more copy and no room.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 
 use crate::cleaner::MIN_GAIN_DIVISOR;
 use crate::config::OPEN_SEGMENTS;

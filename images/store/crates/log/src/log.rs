@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use base::map::Map;
 use core::ops::Range;
 use wire::entry::{self, RawEntry, SegmentHeader};
 use wire::format::FIRST_FORMAT;
-use wire::map::Map;
 
 use crate::cleaner::Cleaner;
 use crate::config::{Config, ConfigError, Durability, Origin};

@@ -1,7 +1,7 @@
 //! Having replicas follow the log: they are told of each change, digests name the segments that make up the log, and replicas that are needed no more
 //! can go. docs/replication.md, "Cleaning and frames".
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::entry::Digest;
 use wire::peer::{MAX_APPEND_BYTES, Role};
 

@@ -1,7 +1,7 @@
 //! Segments: the pieces of fixed size that a log is made of, and what is counted about each.
 
+use base::map::Map;
 use wire::format::FIRST_FORMAT;
-use wire::map::Map;
 
 use crate::position::LogPosition;
 

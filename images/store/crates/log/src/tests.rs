@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::{ServerId, TableId};
 use proptest::prelude::*;
 use wire::entry::{self, Object, ObjectView, RpcResult, Tombstone};
 use wire::hash::key_hash;
-use wire::ids::{ServerId, TableId};
 use wire::keys::KeysAndValue;
 
 use crate::*;

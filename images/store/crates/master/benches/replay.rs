@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use master::{Config, Identity, Output, Shard, ShardEvent};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::format::FIRST_FORMAT;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
-use wire::time::Time;
 
 const TABLE: TableId = TableId(1);
 

@@ -1,15 +1,15 @@
 //! What a shard takes for one request, without network.
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use master::{Config, Identity, Output, Shard, ShardEvent};
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
 use wire::rpc::{
     EnumerateRequest, EnumerateResponse, Lease, MultiReadPart, MultiReadRequest, MultiWritePart,
     MultiWriteRequest, ReadRequest, RejectRules, WriteRequest,
 };
-use wire::time::Time;
 
 const TABLE: TableId = TableId(1);
 const KEYS: u64 = 1_000_000;

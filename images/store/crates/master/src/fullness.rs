@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use base::time::Time;
 use wire::member::MemoryFull;
-use wire::time::Time;
 
 /// Refusals further apart than this are two stories: a client that was refused and comes again does so much sooner.
 const QUIET: Duration = Duration::from_secs(60);

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, shard};
-use wire::time::Time;
 
 use crate::data::leases::Leases;
 use crate::data::tablets::overlap;

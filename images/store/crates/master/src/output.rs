@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
 use wire::member::{Settings, ToCoordinator};
 
 use crate::reports::ShardEvent;

@@ -1,6 +1,6 @@
 //! For how long answers have waited for backups, all together. Which ones wait: [`crate::gate`].
 
-use wire::time::Time;
+use base::time::Time;
 
 /// Time in which at least one answer waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What requests ask of the allocator, counted: the fast path nothing, and a request that is refused next to nothing.
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use master::{Config, Identity, Output, Shard, ShardEvent};
 use test_memory::{allocations, peak_of};
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
 use wire::rpc::{
@@ -10,7 +11,6 @@ use wire::rpc::{
     MultiIncrementRequest, MultiReadPart, MultiReadRequest, MultiRemovePart, MultiRemoveRequest,
     MultiWritePart, MultiWriteRequest, ReadRequest, RejectRules, RemoveRequest, WriteRequest,
 };
-use wire::time::Time;
 
 /// Counts replies and looks at their first byte: 0 is OK.
 struct Replies {

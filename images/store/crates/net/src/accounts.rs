@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::budget::{Audience, Budget, Waiting};
 use crate::connection::{CloseReason, Link};

@@ -1,7 +1,7 @@
 //! The clock of every driver.
 
+use base::time::Time;
 use rustix::time::{ClockId, clock_gettime};
-use wire::time::Time;
 
 /// Nanoseconds on a clock that is monotone and counts through suspend (CLOCK_BOOTTIME).
 ///

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 
+use base::time::Time;
 use trace::Event;
 use transport::{Frame, Outbound, StreamError, StreamReader, member::MemberReader, rpc::RpcReader};
-use wire::time::Time;
 
 use crate::accounts::Origin;
 use crate::stream::{Received, Stream};

@@ -1,6 +1,6 @@
 //! What a reactor asks of its user.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::connection::CloseReason;
 use crate::io::Io;

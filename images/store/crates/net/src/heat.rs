@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// More connections than these are cheaper to ask for.
 const HOT: usize = 4;

@@ -5,10 +5,10 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::time::Time;
 use mio::{Registry, Token, Waker};
 use trace::Event;
 use transport::{LONG_BYTES, Lender, Loan, Outbound, member, rpc};
-use wire::time::Time;
 
 use crate::Options;
 use crate::accounts::{Accounts, Origin};

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::time::Time;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Socket, Type};
 use trace::Event;
-use wire::time::Time;
 
 use crate::budget::Audience;
 use crate::clock;

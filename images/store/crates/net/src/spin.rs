@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// An idle round that takes this long means that somebody else had the core in between.
 const PREEMPTED: Duration = Duration::from_micros(50);

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::time::Time;
 use rcbox_net::{
     Audience, CloseReason, Handler, Io, Limits, Loan, Options, Protocol, Reactor, Remote,
 };
 use transport::rpc;
-use wire::time::Time;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const LONG_BYTES: usize = 1 << 20;

@@ -4,10 +4,10 @@ mod objects;
 
 use std::time::Duration;
 
+use base::ids::ServerId;
 use clap::{ArgGroup, Parser, Subcommand};
 use clap_complete::Shell;
 use program::version;
-use wire::ids::ServerId;
 
 pub use objects::{Get, Incr, Put, Rm, Scan, Watch, if_version};
 

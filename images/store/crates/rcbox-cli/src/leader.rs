@@ -49,7 +49,7 @@ fn checkpoint_lines(text: &mut String, checkpoint: &Checkpoint) {
     );
     for keeper in &checkpoint.keepers {
         if !keeper.failure.is_empty() {
-            let server = wire::ids::ServerId(keeper.server_id);
+            let server = base::ids::ServerId(keeper.server_id);
             let _ = writeln!(text, "  server {server} keeps none: {}", keeper.failure);
         }
     }
@@ -78,7 +78,7 @@ pub fn leader_json(leader: Option<&Leader>) -> Value {
     let checkpoint = leader.checkpoint.as_ref().map(|checkpoint| {
         let keepers = checkpoint.keepers.iter().map(|keeper| {
             json!({
-                "serverId": wire::ids::ServerId(keeper.server_id).to_string(),
+                "serverId": base::ids::ServerId(keeper.server_id).to_string(),
                 "number": keeper.number,
                 "isCurrent": keeper.is_current,
                 "failure": keeper.failure,

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use admin::{GetClusterStatusResponse, MemberContact, NetworkPort};
+use base::ids::ServerId;
 use serde_json::{Value, json};
-use wire::ids::ServerId;
 
 use super::notation::escape;
 use super::show::{NO_PROCESS, bytes, columns, duration, shard_state};

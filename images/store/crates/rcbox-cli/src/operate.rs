@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use admin::{AcceptLossRequest, RemoveMemberRequest};
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 use super::args::{Member, Recovery};
 use super::out::Out;

@@ -7,9 +7,9 @@ use std::fmt::Write;
 use admin::{
     DurabilityMode, GetClusterStatusResponse, MemberContact, MemberState, Table, TabletState,
 };
+use base::ids::{ServerId, TableId};
 use client::Server;
 use serde_json::{Value, json};
-use wire::ids::{ServerId, TableId};
 use wire::opcode::Service;
 
 use super::drain;

@@ -7,8 +7,8 @@ use admin::migrate_tablet_request::{Table, Target};
 use admin::{
     Balance, GetClusterStatusResponse, GiveUpMigrationRequest, MigrateTabletRequest, Migration,
 };
+use base::ids::ServerId;
 use serde_json::{Value, json};
-use wire::ids::ServerId;
 
 use super::args::{Tablet, server_id};
 use super::notation::escape;

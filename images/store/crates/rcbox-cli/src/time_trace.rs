@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use admin::{GetTimeTraceRequest, GetTimeTraceResponse, ShardTrace, TraceEvent};
+use base::ids::ServerId;
 use serde_json::{Value, json};
-use wire::ids::ServerId;
 
 use super::Failure;
 use super::admin_api;

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use admin::GetClusterStatusResponse;
+use base::ids::ServerId;
 use client::PerfStats;
 use serde_json::{Map, Value, json};
-use wire::ids::ServerId;
 
 use super::args::Watch;
 use super::out::Out;

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
+use base::ids::ServerId;
+use base::time::Time;
 use trace::Event;
-use wire::ids::ServerId;
 use wire::peer::{Answer, Listing, Malformed, Status};
-use wire::time::Time;
 
 use crate::Output;
 use crate::backup::UnderWay;

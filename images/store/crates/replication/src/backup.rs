@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use base::ids::ServerId;
+use base::time::Time;
 use trace::Event;
-use wire::ids::ServerId;
 use wire::peer::{Held, SERVING_LEASE};
-use wire::time::Time;
 
 use crate::interruption::Interruptions;
 use crate::request::Request;

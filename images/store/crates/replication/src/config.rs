@@ -1,6 +1,6 @@
 //! What is wanted of a replicator.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::peer::MAX_APPEND_BYTES;
 
 /// What is wanted of a replicator.

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
 
 use crate::backup::Backup;
 use crate::replicator::Replicator;

@@ -1,8 +1,8 @@
 //! Up to where the log is durable, and which segments are settled.
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::{Log, LogPosition};
-use wire::ids::ServerId;
-use wire::time::Time;
 
 use crate::replicator::Replicator;
 

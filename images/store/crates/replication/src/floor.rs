@@ -1,8 +1,8 @@
 //! The open floor: below which id open replicas of heads do not count.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::Role;
-use wire::time::Time;
 
 use crate::segment::Replica;
 

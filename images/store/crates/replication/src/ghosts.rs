@@ -3,10 +3,10 @@
 //!
 //! So a master whose backups were slow, or could not be reached for a moment, goes on though the coordinator can note nothing.
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::Log;
-use wire::ids::ServerId;
 use wire::peer::{Append, Held, ReplicaId, Role};
-use wire::time::Time;
 
 use crate::Output;
 use crate::backup::Backup;

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use base::time::Time;
 use log::Log;
-use wire::time::Time;
 
 use crate::Output;
 use crate::replicator::Replicator;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// Open replicas wait so long for their backup's next connection. Well below [`wire::peer::SERVING_LEASE`], and the limit for a slow backup.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);

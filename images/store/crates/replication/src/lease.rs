@@ -1,8 +1,8 @@
 //! The serving lease: until when no recovery can have begun.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use wire::peer::SERVING_LEASE;
-use wire::time::Time;
 
 use crate::replicator::Replicator;
 use crate::segment::Replica;

@@ -32,7 +32,7 @@ pub use event::ReplicationEvent;
 pub use replicator::{Replicator, Report};
 pub use request::Request;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 /// A backup that the coordinator knows of and believes to be alive.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
-use wire::time::Time;
+use base::ids::ServerId;
+use base::time::Time;
 
 use crate::backup::Backup;
 use crate::random::Random;

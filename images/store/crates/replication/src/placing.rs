@@ -1,8 +1,8 @@
 //! Which backups get a segment's replicas.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::Role;
-use wire::time::Time;
 
 use crate::placement::Choice;
 use crate::random::Random;

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::{Change, Log, LogPosition};
-use wire::ids::ServerId;
 use wire::peer::Role;
-use wire::time::Time;
 
 use crate::backup::{Backup, Link};
 use crate::config::Config;

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::{Held, Role};
-use wire::time::Time;
 
 use crate::replicator::Replicator;
 use crate::segment::Replica;

@@ -1,9 +1,9 @@
 //! One segment and its replicas.
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::Role;
-use wire::time::Time;
 
 #[derive(Debug)]
 pub struct Segment {

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::Log;
-use wire::ids::ServerId;
 use wire::peer::{Append, Free, KeepAlive, List, ReplicaId, Role};
-use wire::time::Time;
 
 use crate::Output;
 use crate::backup::{Backup, Link};

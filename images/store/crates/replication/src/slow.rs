@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::Role;
-use wire::time::Time;
 
 use crate::Output;
 use crate::backup::Backup;

@@ -6,11 +6,11 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use log::Log;
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
 use wire::peer::{Held, Listed};
-use wire::time::Time;
 
 use crate::Output;
 use crate::backup::Backup;

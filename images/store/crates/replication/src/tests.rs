@@ -11,8 +11,8 @@ mod world;
 
 use core::time::Duration;
 
+use base::time::Time;
 use proptest::prelude::*;
-use wire::time::Time;
 
 use crate::ReplicationEvent;
 use world::{Outcome, World};

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use backup::BackupEvent;
+use base::level::Level;
 use master::ShardEvent;
-use wire::level::Level;
 use wire::peer::Malformed;
 
 /// Given to [`crate::Output::report_server`]; [`fmt::Display`] writes the line of the log.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backup::{BackupEvent, Inventory};
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 use wire::member::{ToCoordinator, shard};
 use wire::peer::Answer;
 

@@ -5,11 +5,11 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use base::ids::ServerId;
+use base::map::Map;
+use base::time::Time;
 use master::Channel;
 use transport::paths::Paths;
-use wire::ids::ServerId;
-use wire::map::Map;
-use wire::time::Time;
 
 /// A faster way that is open and that nobody asks for is closed after this.
 const READY_FOR: Duration = Duration::from_secs(10);

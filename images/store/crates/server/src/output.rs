@@ -1,6 +1,6 @@
 //! What a server says to its driver.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 
 use crate::event::ServerEvent;
 

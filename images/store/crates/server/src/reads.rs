@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 
 /// Bytes of requests for entries that wait, at most: enough for hundreds of recovery masters with many tablets each.
 const MAX_READS_BYTES: usize = 16 << 20;

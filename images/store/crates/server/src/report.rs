@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use backup::{Backup, Inventory, ReplicaInfo, State, Storage};
+use base::time::Time;
 use wire::member::{BackupReport, LogInventory, ReplicaFound};
 use wire::peer::Role;
-use wire::time::Time;
 
 /// Between two reports of one session.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -5,11 +5,11 @@ mod peers;
 mod storage;
 
 use backup::{Backup, Storage};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use master::{Channel, Identity, LogPosition, Session, Shard};
 use wire::format::Formats;
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, Refused, RefusedReason, ToCoordinator, coordinator, shard};
-use wire::time::Time;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;

@@ -1,14 +1,14 @@
 //! A write to a log with replicas asks the allocator for nothing, neither at its master nor at its backups: counted, not believed.
 
 use backup::{Backup, Scope, Storage, StorageError};
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use master::{Channel, Identity, ShardEvent};
 use server::{BackupConfig, Config, Output, Server, ServerEvent};
 use test_memory::allocations;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard};
 use wire::rpc::{Lease, RejectRules, WriteRequest};
-use wire::time::Time;
 
 const SEGMENT_BYTES: u32 = 2 << 20;
 const FRAMES: u32 = 20;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use base::ids::{ReplyTo, ServerId};
 use daemon::logging::{report, set_log_level};
 use daemon::runtime::end_process;
 use master::{Channel, DriverCounters, Lender, ShardEvent};
@@ -11,7 +12,6 @@ use server::links::{Dial, Link, Links};
 use server::{Output, ServerEvent};
 use trace::{Format, Wanted};
 use transport::session::ShardSession;
-use wire::ids::{ReplyTo, ServerId};
 use wire::locator::{Locator, parse_list};
 use wire::member::{Settings, ToCoordinator};
 

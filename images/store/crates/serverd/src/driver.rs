@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use daemon::runtime::end_process;
 use master::{Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
@@ -12,9 +14,7 @@ use server::Server;
 use server::links::{Link, Links};
 use tokio::sync::oneshot;
 use transport::session::{Heard, ShardSession};
-use wire::ids::ReplyTo;
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
-use wire::time::Time;
 
 use super::actions::{Actions, Dialer, Unopened};
 use super::port_report::{self, Ways};

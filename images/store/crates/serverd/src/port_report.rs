@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::time::Time;
 use daemon::mailbox::Mailbox;
 use net::{FastPeer, Io, Target, Way};
 use ports::Ports;
@@ -12,7 +13,6 @@ use server::links::{Links, Reached};
 use tokio::time::MissedTickBehavior;
 use wire::locator::parse_list;
 use wire::member::{MAX_PORT_PINGS, MAX_PORTS, PortPing, PortReport};
-use wire::time::Time;
 
 use super::driver::Question;
 

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::time::Time;
 use daemon::mailbox::{Mailbox, NoAnswer};
 use daemon::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 use master::Refusal;
 use ports::Ports;
-use wire::time::Time;
 
 use super::driver::Question;
 use super::port_report::Ways;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use base::time::Time;
 use net::Address;
-use wire::time::Time;
 
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! How many of the first so many seeds find each bug of [`wire::bugs`]: the figures of docs/simulator.md.
+//! How many of the first so many seeds find each bug of [`base::bugs`]: the figures of docs/simulator.md.
 //!
 //! `cargo run --release -p simulator --example survey -- 300` looks at all bugs; names after the number choose some. `JOBS` seeds run at a time, one per processor by default.
 use std::panic;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::bugs::Bug;
 use simulator::{Options, Profile, run};
-use wire::bugs::Bug;
 
 /// Bugs of what only datagrams meet.
 const FAST: &[Bug] = &[Bug::CleanLent, Bug::HandOverAgain, Bug::AdmitWithoutRoom];

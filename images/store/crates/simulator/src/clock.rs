@@ -1,6 +1,6 @@
 //! A process's clock: it starts somewhere and runs a little fast or slow.
 
-use wire::time::Time;
+use base::time::Time;
 
 const MILLION: i128 = 1_000_000;
 

@@ -34,7 +34,7 @@ pub struct Options {
     pub fast: bool,
     /// What is broken on purpose, to show that it is found.
     #[cfg(feature = "planted-bugs")]
-    pub bug: Option<wire::bugs::Bug>,
+    pub bug: Option<base::bugs::Bug>,
 }
 
 impl Options {
@@ -95,7 +95,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         Profile::Quiet => Scenario::draw_quiet(random),
     };
     #[cfg(feature = "planted-bugs")]
-    wire::bugs::plant(options.bug);
+    base::bugs::plant(options.bug);
     let is_usual = options.profile == Profile::Any && !options.has_bug() && !scenario.is_quiet;
     let wish = match (options.fast, is_usual) {
         (true, _) => Wish::Always,

@@ -1,7 +1,7 @@
 //! A few seeds, and that the simulator finds what is wrong with masters that are broken on purpose.
 
+use base::bugs::Bug;
 use simulator::{OVERWRITES, Options, Profile, run};
-use wire::bugs::Bug;
 
 #[test]
 fn a_seed_is_good_and_the_same_every_time() {

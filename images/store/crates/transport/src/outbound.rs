@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 
 use crate::buffer::SendBuffer;
 use crate::loan::{Lender, Loan};
@@ -281,8 +281,8 @@ impl Outbound {
 
 #[cfg(test)]
 mod tests {
+    use base::bugs::plant;
     use proptest::prelude::*;
-    use wire::bugs::plant;
 
     use super::*;
 

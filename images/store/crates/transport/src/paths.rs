@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use base::ids::TableId;
+use base::map::Map;
+use base::time::Time;
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::locator::{self, Locator};
-use wire::map::Map;
-use wire::time::Time;
 
 /// How long a way is left alone that failed once; twice as long with each failure in a row, up to [`AVOID_MAX`].
 const AVOID_MIN: Duration = Duration::from_secs(1);

@@ -15,8 +15,8 @@
 
 use core::fmt;
 
-use crate::ids::{ServerId, TableId};
-use crate::layout::{NEWEST_LAYOUT, NEXT_FORMAT};
+use base::ids::{ServerId, TableId};
+use base::layout::{NEWEST_LAYOUT, NEXT_FORMAT};
 
 pub const HEADER_BYTES: usize = 8;
 pub const ALIGNMENT_BYTES: usize = 8;

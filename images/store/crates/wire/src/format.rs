@@ -7,9 +7,9 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::entry::{EntryError, RawEntry};
-use crate::layout::CURRENT_FORMAT;
+use base::layout::CURRENT_FORMAT;
 #[cfg(feature = "next-format")]
-use crate::layout::NEXT_FORMAT;
+use base::layout::NEXT_FORMAT;
 
 /// The first format: also that of builds that do not say which they read.
 pub const FIRST_FORMAT: u32 = 1;

@@ -1,7 +1,7 @@
 //! The hash that places a key in its table.
 
-pub use crate::ids::HashFunction;
-use crate::ids::TableId;
+pub use base::ids::HashFunction;
+use base::ids::TableId;
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -98,7 +98,7 @@ mod tests {
     #[cfg(feature = "next-format")]
     #[test]
     fn a_table_says_how_its_keys_are_hashed() {
-        use crate::layout::{CURRENT_FORMAT, NEXT_FORMAT};
+        use base::layout::{CURRENT_FORMAT, NEXT_FORMAT};
         let functions = [CURRENT_FORMAT, NEXT_FORMAT].map(|format| {
             let function = HashFunction::of_new_table(format, b"even");
             let table = TableId::new(3, function, 9);

@@ -10,8 +10,8 @@ mod migration;
 
 use core::time::Duration;
 
-use crate::ids::ServerId;
 use crate::member::TabletRange;
+use base::ids::ServerId;
 
 use fields::{Fields, replica_bytes};
 pub use fields::{Malformed, ReplicaId, Status};

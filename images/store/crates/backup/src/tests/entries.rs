@@ -5,10 +5,10 @@ mod segment;
 
 use core::ops::Range;
 
+use base::ids::TableId;
 use proptest::prelude::*;
 use wire::entry::{EntryError, RawEntry};
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::member::TabletRange;
 use wire::peer::{ReadEntries, Request, SERVING_PROMISE};
 

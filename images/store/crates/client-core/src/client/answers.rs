@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use wire::ids::TableId;
+use base::ids::TableId;
+use base::time::Time;
 use wire::rpc::{
     self, EchoResponse, EnumerateResponse, GetServerIdResponse, GetTableConfigResponse,
     IncrementResponse, MessageResponse, ProxyPingResponse, ReadResponse, RenewLeaseResponse,
     RetryResponse, ServerControlAllResponse, ServerControlResponse, TableIdResponse, WriteResponse,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use super::Client;
 use crate::error::Error;

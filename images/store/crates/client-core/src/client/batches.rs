@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
+use base::time::Time;
 use wire::rpc::{self, MAX_RPC_BYTES, MULTI_REQUEST_FIXED_BYTES};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::Client;
 use super::dispatch::Path;

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::rpc::PingRequest;
-use wire::time::Time;
 
 use super::Client;
 use crate::error::Error;

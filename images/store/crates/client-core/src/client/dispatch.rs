@@ -1,9 +1,9 @@
 //! Sending: what an operation needs before it can go out, and where it goes.
 
-use wire::ids::TableId;
+use base::ids::TableId;
+use base::time::Time;
 use wire::rpc::{GetTableConfigRequest, RenewLeaseRequest};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::Client;
 use crate::cache::{REFETCH_DELAY, Route};

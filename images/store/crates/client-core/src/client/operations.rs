@@ -1,10 +1,10 @@
 //! Operations: how each starts and ends.
 
+use base::ids::TableId;
+use base::time::Time;
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{self, Increment, Lease, RejectRules};
-use wire::time::Time;
 
 use super::Client;
 use crate::checks::{MAX_TEXT_BYTES, check_name, check_object};

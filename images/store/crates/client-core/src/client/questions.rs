@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use wire::ids::{ServerId, TableId};
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ControlTarget, MAX_RPC_BYTES};
-use wire::time::Time;
 
 use super::Client;
 use crate::checks::{MAX_TEXT_BYTES, check_name};

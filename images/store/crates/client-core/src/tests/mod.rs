@@ -14,15 +14,15 @@ mod ways;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use prost::Message;
-use wire::ids::{ServerId, TableId};
 use wire::proto;
 use wire::rpc::{
     self, GetTableConfigResponse, Increment, Lease, RejectRules, RenewLeaseResponse, RetryResponse,
     WriteResponse,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use super::*;
 

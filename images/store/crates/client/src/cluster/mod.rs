@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use base::time::Time;
 use client_core::{Client, Config, OperationId, Owned};
 use net::{Audience, FastConfig, Limits, Port, PortKind, Reactor, fast_config};
-use wire::time::Time;
 
 use crate::link::{Link, Results};
 use crate::ops::Operation;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
 use wire::member::{OnDraining, Pong};
 
 use crate::hindrance::{Hindrance, Master, Tablets, TooFewMachines};
@@ -346,7 +346,7 @@ fn named(server: &Server) -> Master {
 mod tests {
     use super::*;
     use crate::alone::{self, Said, index};
-    use wire::bugs::plant;
+    use base::bugs::plant;
 
     /// Four members, of which the first has told how many segments of its log have too few copies; all know the backups.
     fn why_the_second_is_needed(segments_short: u64) -> Vec<Hindrance> {

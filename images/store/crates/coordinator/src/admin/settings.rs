@@ -2,7 +2,7 @@
 //!
 //! It is part of what is noted. Servers are told with their welcome and after every change, and say with each Pong what is in force there.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::member::{Settings, ToShard, coordinator};
 
 use crate::Output;

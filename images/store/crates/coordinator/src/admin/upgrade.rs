@@ -2,9 +2,9 @@
 //!
 //! It is part of what is noted, and is raised when somebody says so, once every member runs a build that reads the next one; there is no way back from then on.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::member::{Format, Hello, ToShard, coordinator};
 
 use crate::Output;

@@ -10,9 +10,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::ids::{ServerId, TableId};
 use wire::hash::HashFunction;
-use wire::ids::{ServerId, TableId};
 use wire::member::TabletRange;
 
 use crate::Limits;

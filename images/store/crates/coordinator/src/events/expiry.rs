@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::Events;
 

@@ -22,10 +22,10 @@ mod output;
 
 use core::time::Duration;
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::member::coordinator::Kind;
 use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
-use wire::time::Time;
 
 pub use crate::outbox::Limits;
 use crate::outbox::{Outbox, STUCK_AFTER, Sink};

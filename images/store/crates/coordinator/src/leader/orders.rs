@@ -1,8 +1,8 @@
 //! Orders of people. The result of each is to be told with [`Leader::defer`].
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::member::Settings;
-use wire::time::Time;
 
 use super::{Leader, NOT_YET};
 use crate::orders::{

@@ -6,9 +6,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use wire::member::{Probe, Probed, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::Output;
 use crate::registry::members::{Link, Server};
@@ -270,7 +270,7 @@ impl Suspicions {
 
 #[cfg(test)]
 mod tests {
-    use wire::bugs::plant;
+    use base::bugs::plant;
     use wire::member::coordinator::Kind;
 
     use super::*;

@@ -4,14 +4,14 @@
 //! Nothing is noted of a migration under way. When anything breaks the tablet has the owner that it had, and both sides are told, or find out with
 //! their next welcome.
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{
     Migrate, MigrateOut, Migrated, MigrationEnded, MigrationId, MigrationProgress, MigrationWanted,
     TabletOrder, TabletRange, ToShard, coordinator,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{Source, Table};

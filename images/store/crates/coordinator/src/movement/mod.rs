@@ -12,9 +12,9 @@ mod splits;
 mod tests;
 mod waiting;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{TabletLoad, TabletRange};
-use wire::time::Time;
 
 use crate::Output;
 use crate::status::{self, Migration};

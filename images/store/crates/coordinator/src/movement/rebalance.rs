@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::time::Time;
 use wire::member::TabletRange;
-use wire::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{Cut, NOBODY};

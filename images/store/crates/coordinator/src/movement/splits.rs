@@ -3,8 +3,8 @@
 //! In this order: the state has two tablets; that is noted; the server is told, and whoever has ordered it. Whatever ends between two of these, the
 //! server has the same keys, and its next welcome names the tablets that the state has.
 
+use base::time::Time;
 use wire::member::{TabletSplit, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{Cut, EvenSplit, SplitError};

@@ -1,9 +1,9 @@
 //! Movement alone: no coordinator, no sessions.
 
-use wire::bugs::{Bug, plant};
+use base::bugs::{Bug, plant};
+use base::time::Time;
 use wire::member::coordinator::Kind;
 use wire::member::{Migrated, MigrationId};
-use wire::time::Time;
 
 use super::{Movement, Terms};
 use crate::alone::{self, MOMENT, Said, index};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::Output;
 use crate::movement::Movement;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ReplyTo;
+use base::bugs::{Bug, is_planted};
+use base::ids::ReplyTo;
 use wire::member::{ToShard, coordinator};
 
 use super::output::Output;

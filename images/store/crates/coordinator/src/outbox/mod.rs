@@ -18,8 +18,8 @@ mod sink;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
-use wire::ids::ReplyTo;
-use wire::time::Time;
+use base::ids::ReplyTo;
+use base::time::Time;
 
 use crate::Coordinator;
 use crate::output::retry_response;

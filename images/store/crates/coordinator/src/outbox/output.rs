@@ -1,6 +1,6 @@
 //! What a driver is told to do.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 use wire::member::ToShard;
 
 use crate::reports::CoordinatorEvent;

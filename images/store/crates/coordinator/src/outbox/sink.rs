@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 use wire::member::ToShard;
 
 use super::held::{Held, needs_no_commit};

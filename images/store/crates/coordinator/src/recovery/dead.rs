@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 use crate::directory::tables::Source;
 

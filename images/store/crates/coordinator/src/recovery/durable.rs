@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 use super::Recoveries;
 use super::dead::{Dead, Head, Left};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{Logs, ToShard, coordinator};
 
 use crate::Output;

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
-use wire::time::Time;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{NOBODY, Tablet};

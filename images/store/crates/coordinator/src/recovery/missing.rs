@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 
 use crate::status::MissingLog;
 

@@ -8,9 +8,9 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{RecoveryId, SegmentSource, TabletRange, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{NOBODY, Source, Table};

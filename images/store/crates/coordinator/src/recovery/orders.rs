@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{
     LogInventory, Recover, Recovered, RecoveryId, SegmentSource, TabletRange, ToShard, coordinator,
 };
-use wire::time::Time;
 
 use crate::Output;
 use crate::directory::tables::{NOBODY, Source};

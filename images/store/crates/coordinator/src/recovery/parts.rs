@@ -49,7 +49,7 @@ pub fn cut_into_parts(
 mod tests {
     use super::*;
     use crate::Limits;
-    use wire::ids::ServerId;
+    use base::ids::ServerId;
 
     fn orphans(span: u32, limits: Limits) -> (Tables, Vec<TabletRange>) {
         let mut tables = Tables::new(0, limits);

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::SegmentSource;
 
 use crate::store::Store;

@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use base::bugs::{Bug, is_planted};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::Output;
 use crate::recovery::dead::{Dead, Head};

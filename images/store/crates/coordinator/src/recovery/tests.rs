@@ -1,10 +1,10 @@
 //! A recovery alone: no coordinator, no sessions.
 
-use wire::bugs::{Bug, plant};
-use wire::ids::ServerId;
+use base::bugs::{Bug, plant};
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::coordinator::Kind;
 use wire::member::{LogInventory, Recover, Recovered, ReplicaFound};
-use wire::time::Time;
 
 use super::Recoveries;
 use crate::alone::{self, MOMENT, Said, index};

@@ -11,8 +11,8 @@ mod server;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use base::ids::ServerId;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::member::{OpenFloor, ToShard, coordinator};
 
 use crate::config::Limits;

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::time::Time;
 use wire::member::Hello;
-use wire::time::Time;
 
 /// By connection; since when each was asked, and what it said.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{PortPing, PortReport};
-use wire::time::Time;
 
 /// A port beside TCP on the pod network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ mod tables;
 
 use core::fmt;
 
-use wire::level::Level;
+use base::level::Level;
 
 pub use crate::table_limit::TableLimit;
 pub use clients::ClientEvent;

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use wire::ids::ServerId;
-use wire::level::Level;
+use base::ids::ServerId;
+use base::level::Level;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveryEvent {

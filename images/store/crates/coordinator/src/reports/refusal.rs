@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use base::ids::ServerId;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::locator::LocatorError;
 use wire::member::RefusedReason;
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use wire::level::Level;
+use base::level::Level;
 use wire::member::Settings;
 
 use super::restore::CheckpointError;

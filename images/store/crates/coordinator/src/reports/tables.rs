@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use wire::ids::ServerId;
-use wire::level::Level;
+use base::ids::ServerId;
+use base::level::Level;
 
 use crate::table_limit::TableLimit;
 

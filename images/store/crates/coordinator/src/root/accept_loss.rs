@@ -1,7 +1,7 @@
 //! Somebody says that what a recovery misses is gone for good.
 
-use wire::ids::ServerId;
-use wire::time::Time;
+use base::ids::ServerId;
+use base::time::Time;
 
 use crate::orders::{AcceptLossError, Acceptance};
 use crate::status::Loss;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use wire::format::FIRST_FORMAT;
-use wire::time::Time;
 
 use crate::records::{Key, Meta, Record};
 use crate::resource::Resource;
@@ -177,7 +177,7 @@ fn may_be_noted(since: u32, format: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use wire::bugs::plant;
+    use base::bugs::plant;
 
     use super::*;
     use crate::Config;

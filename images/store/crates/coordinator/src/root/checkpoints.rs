@@ -1,6 +1,6 @@
 //! When checkpoints are made, and of what.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::output::Output;
 use crate::root::Coordinator;

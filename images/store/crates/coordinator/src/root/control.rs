@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::member::{Control, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::orders::{Asked, ControlError, ControlOrder};
 use crate::pending::Goal;

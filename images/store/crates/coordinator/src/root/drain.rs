@@ -1,6 +1,6 @@
 //! Orders to drain members, and to let them stay. docs/drain.md says what counts as drained, and why.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::orders::{Drain, DrainError};
 use crate::reports::MemberEvent;

@@ -1,6 +1,6 @@
 //! Events that the coordinator itself knows of, and all events to be shown.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::registry::members::Death;
 use crate::root::Coordinator;

@@ -1,6 +1,6 @@
 //! What is looked after in the background.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::output::Output;
 use crate::root::Coordinator;

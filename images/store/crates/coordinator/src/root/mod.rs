@@ -27,7 +27,7 @@ mod views;
 pub(crate) use requests::shows_no_state;
 pub(crate) use restore::ending_of;
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::admin::departures::Departures;
 use crate::admin::settings::InForce;

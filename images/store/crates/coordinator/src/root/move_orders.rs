@@ -1,6 +1,6 @@
 //! Orders of people about tablets that move, or become several.
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::orders::{
     GiveUpMigrationError, MigrateError, MigrationOrder, SplitOrder, SplitTableError, TableSplit,

@@ -5,8 +5,8 @@
 
 use core::time::Duration;
 
-use wire::ids::TableId;
-use wire::time::Time;
+use base::ids::TableId;
+use base::time::Time;
 
 use crate::state::checkpoint::Header;
 use crate::state::rebuild::Begins;

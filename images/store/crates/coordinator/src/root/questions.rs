@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 
+use base::bugs::{Bug, is_planted};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use prost::Message;
-use wire::bugs::{Bug, is_planted};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Ping, ServerLocation, ToShard, coordinator};
 use wire::opcode::Service;
 use wire::proto::{Metric, MetricList, ServerList, ServerListEntry};
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::pending::Goal;
 use crate::registry::members::Server;

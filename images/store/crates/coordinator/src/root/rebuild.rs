@@ -1,7 +1,7 @@
 //! A coordinator without state makes its store again from volumes; until then it serves nobody.
 
+use base::time::Time;
 use wire::member::{ToCoordinator, shard};
-use wire::time::Time;
 
 use crate::config::Config;
 use crate::orders::{Surrender, SurrenderError};

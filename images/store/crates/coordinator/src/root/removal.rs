@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use base::time::Time;
 use wire::member::RefusedReason;
-use wire::time::Time;
 
 use crate::orders::{OtherStore, Removal, RemoveMemberError};
 use crate::output::refuse;

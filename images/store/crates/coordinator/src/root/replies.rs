@@ -1,6 +1,6 @@
 //! What clients are answered.
 
-use wire::ids::{ReplyTo, TableId};
+use base::ids::{ReplyTo, TableId};
 use wire::rpc::{self, MessageResponse};
 use wire::status::Status;
 

@@ -1,12 +1,12 @@
 //! The coordinator's side of the client protocol.
 
-use wire::ids::{ReplyTo, ServerId};
-use wire::level::Level;
+use base::ids::{ReplyTo, ServerId};
+use base::level::Level;
+use base::time::Time;
 use wire::member::{TabletOrder, TabletRange, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::directory::tables::{CreateError, Cut, SplitError, Tablet};
 use crate::output::{Output, retry_response};

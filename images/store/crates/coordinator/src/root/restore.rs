@@ -3,9 +3,9 @@
 use core::mem::take;
 use std::collections::BTreeSet;
 
+use base::time::Time;
 use prost::Message;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::time::Time;
 
 use crate::admin::settings::InForce;
 use crate::admin::upgrade::Upgrades;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{
     Hello, LeaseAnswer, Ping, RefusedReason, TabletRange, ToCoordinator, Welcome, coordinator,
     shard,
 };
-use wire::time::Time;
 
 use crate::output::{Output, refuse, send};
 use crate::pending::{Goal, note_control_response};

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use base::ids::TableId;
+use base::time::Time;
 use prost::Message;
-use wire::ids::TableId;
 use wire::member::{LogRoom, MemoryFull};
 use wire::proto;
-use wire::time::Time;
 
 use crate::Coordinator;
 use crate::directory::tables;

@@ -6,7 +6,7 @@
 //!
 //! When most of the file tells of what is over, all pairs are written to a new file, which takes the place of the old one. That is a commit as well.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 
 use super::batch::Batch;
 use super::journal::{Loaded, Writer};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::member::{ToShard, coordinator};
-use wire::time::Time;
 
 use crate::output::Output;
 use crate::reports::CoordinatorEvent;

@@ -9,9 +9,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
-use wire::time::Time;
 
 use crate::output::Output;
 use crate::records::Meta;
@@ -403,7 +403,7 @@ mod tests {
     use crate::alone::{self, MOMENT, Said, index};
     use crate::state::checkpoint;
     use crate::store::Store;
-    use wire::bugs::plant;
+    use base::bugs::plant;
     use wire::member::{Position, TabletOrder};
 
     struct Alone {

@@ -6,10 +6,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{CheckpointPart, Hello, MAX_CHECKPOINT_BYTES, ReadCheckpoint, RefusedReason};
 use wire::member::{ToShard, coordinator};
-use wire::time::Time;
 
 use crate::config::Config;
 use crate::orders::{OtherStore, Surrender, SurrenderError};

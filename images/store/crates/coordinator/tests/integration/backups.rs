@@ -1,9 +1,9 @@
 //! The list of backups, and open floors.
 
 use crate::common::{Action, Harness, hello, removal};
+use base::ids::ServerId;
 use coordinator::CoordinatorEvent;
 use coordinator::reports::MemberEvent;
-use wire::ids::ServerId;
 use wire::member::{BackupReport, Hello, OpenFloor, coordinator::Kind, shard};
 
 fn with_backup(member: &str, process: u64) -> Hello {

@@ -2,11 +2,11 @@
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, drop_table};
+use base::ids::ServerId;
 use coordinator::status::{Balance, Migration};
 use coordinator::{
     GiveUpMigrationError, MigrateError, MigrationOrder, MigrationTarget, TabletTable,
 };
-use wire::ids::ServerId;
 use wire::member::{
     Migrate, Migrated, MigrationId, Pong, TabletLoad, TabletRange, coordinator::Kind, shard,
 };
@@ -163,7 +163,7 @@ fn a_tablet_is_cut_and_its_parts_go_to_servers_that_have_less() {
     assert_eq!(begun(&store.wait(5000)), []);
     let state = balance(&store);
     assert_eq!((state.doing.as_str(), state.waits_for.as_str()), ("", ""));
-    let mut owners = store.harness.owners(wire::ids::TableId(1));
+    let mut owners = store.harness.owners(base::ids::TableId(1));
     owners.sort();
     assert_eq!(owners, [1, 2, 3].map(|number| store.ids[&number]));
 }
@@ -402,6 +402,6 @@ fn a_member_that_drains_is_emptied_and_gets_nothing_back() {
     assert_ne!(targets[0], targets[1], "empty ones are spread, too");
     assert_eq!(begun(&store.wait(5000)), []);
     assert_eq!(balance(&store).tablets_to_evacuate, 0);
-    let owners = store.harness.owners(wire::ids::TableId(1));
+    let owners = store.harness.owners(base::ids::TableId(1));
     assert!(!owners.contains(&store.ids[&1]), "{owners:?}");
 }

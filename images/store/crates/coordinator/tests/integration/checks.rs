@@ -3,7 +3,7 @@
 use crate::common::{Action, CLUSTER, Harness, hello};
 use ::coordinator::CoordinatorEvent;
 use ::coordinator::reports::ClientEvent;
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{LocateServer, coordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::rpc;

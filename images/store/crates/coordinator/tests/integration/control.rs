@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{Action, Harness, encode, hello};
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::level::Level;
 use coordinator::reports::ClientEvent;
-use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::level::Level;
 use wire::member::{self, coordinator::Kind};
 use wire::rpc;
 use wire::status::Status;

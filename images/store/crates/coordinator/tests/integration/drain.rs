@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, Harness, hello, removal};
+use base::ids::ServerId;
 use coordinator::status::{Draining, Hindrance};
 use coordinator::{Drain, DrainError, MigrateError, MigrationOrder, MigrationTarget, TabletTable};
-use wire::ids::ServerId;
 use wire::member::{
     BackupReport, Backups, CopiesAt, Hello, Migrated, MigrationId, OnDraining, Pong,
     coordinator::Kind, shard,

@@ -4,13 +4,13 @@
 
 use std::time::{Duration, Instant};
 
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{
     BackupReport, Hello, LogInventory, Pong, Recovered, TabletLoad, TabletRange, ToCoordinator,
     ToShard, coordinator as to_shard, shard,
 };
-use wire::time::Time;
 
 use crate::common::replicated::{open_head, with_replicas};
 use crate::common::{CLUSTER, create_table, hello};

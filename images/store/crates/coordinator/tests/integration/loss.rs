@@ -7,10 +7,10 @@ use crate::common::replicated::{
     with_replicas,
 };
 use crate::common::{self, Harness, hello, removal};
+use base::ids::ServerId;
 use coordinator::Removal;
 use coordinator::orders::{AcceptLossError, Acceptance, RemoveMemberError};
 use coordinator::status::{Loss, Recovery};
-use wire::ids::ServerId;
 use wire::member::{BackupReport, Pong, ReplicaFound, shard};
 
 fn the_recovery(store: &Store) -> Recovery {

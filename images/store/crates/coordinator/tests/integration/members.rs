@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{self, Action, CLUSTER, Harness, drop_table, hello, removal};
+use base::ids::{ServerId, TableId};
 use coordinator::orders::{Removal, RemoveMemberError};
 use coordinator::status::MemberState;
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, RefusedReason, coordinator::Kind};
 
 #[test]

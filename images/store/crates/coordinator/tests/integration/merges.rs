@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::balancing::*;
 use crate::common::replicated::*;
 use crate::common::{Action, CLUSTER, Harness, split_tablet};
-use wire::bugs::{Bug, plant};
-use wire::ids::TableId;
+use base::bugs::{Bug, plant};
+use base::ids::TableId;
 use wire::member::{
     BackupReport, Hello, Migrated, MigrationId, TabletMerge, TabletRange, coordinator::Kind, shard,
 };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, drop_table, hello, removal, split_tablet};
+use base::ids::{ServerId, TableId};
 use coordinator::status::Migration;
 use coordinator::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
-use wire::ids::{ServerId, TableId};
 use wire::member::{
     Hello, Migrated, MigrationId, MigrationProgress, MigrationWanted, Pong, TabletRange,
     coordinator::Kind, shard,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{Harness, hello};
+use base::ids::ServerId;
 use coordinator::status::{Ping, Port};
-use wire::ids::ServerId;
 use wire::member::{Pong, PortPing, PortReport, shard};
 
 /// A port that reaches these, as (server, round trip).

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::common::{
     Action, CLUSTER, Harness, create_table, drop_table, hello, removal, renew_lease, split_tablet,
 };
+use base::ids::{ReplyTo, ServerId};
 use proptest::prelude::*;
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, coordinator::Kind};
 
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::common::replicated::with_replicas;
 use crate::common::{self, Action, Harness, encode, hello, hex};
+use base::bugs::{Bug, plant};
+use base::ids::ServerId;
 use coordinator::Limits;
 use coordinator::reports::{TableEvent, TableLimit};
 use coordinator::status::Contact;
 use prost::Message;
-use wire::bugs::{Bug, plant};
-use wire::ids::ServerId;
 use wire::member::{self, BackupReport, Hello, coordinator::Kind, shard};
 use wire::opcode::Service;
 use wire::proto::{MetricList, ServerList};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello};
+use base::ids::{ServerId, TableId};
 use coordinator::reports::{TableEvent, TableLimit};
 use coordinator::{LEASE_TERM_NS, Limits};
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, coordinator::Kind};
 use wire::rpc::{self, RetryResponse};
 use wire::status::Status;

@@ -2,18 +2,18 @@
 
 use core::time::Duration;
 
+use base::bugs::{Bug, plant};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use coordinator::leader::TIME_AHEAD;
 use coordinator::outbox::Limits;
 use coordinator::sole::{Output, Sole};
 use coordinator::state::file::{FileKeeper, Write, Written};
 use coordinator::state::journal;
 use coordinator::{Config, Coordinator};
-use wire::bugs::{Bug, plant};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Hello, Ping, Pong, ToCoordinator, Welcome, coordinator::Kind, shard};
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::common::{create_table, encode, hello, renew_lease};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use base::bugs::{Bug, plant};
 use coordinator::{SplitOrder, SplitTableError, TableSplit, TabletTable};
-use wire::bugs::{Bug, plant};
 use wire::member::coordinator::Kind;
 use wire::member::{Hello, Migrated, MigrationId, TabletRange, shard};
 

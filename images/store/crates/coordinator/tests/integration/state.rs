@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::common::{
     Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal, renew_lease,
 };
+use base::ids::ServerId;
+use base::time::Time;
 use coordinator::state::Pair;
 use coordinator::{Config, Coordinator, LEASE_TERM_NS};
-use wire::ids::ServerId;
 use wire::member::{Hello, OpenFloor, RefusedReason, coordinator::Kind, shard};
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 fn store() -> Harness {
     Harness::with(|config| config.cluster_tag = 5)

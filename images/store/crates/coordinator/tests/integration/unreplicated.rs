@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use base::ids::{ServerId, TableId};
 use coordinator::status::Migration;
 use coordinator::{Drain, MigrateError, MigrationOrder, MigrationTarget, TabletTable};
-use wire::ids::{ServerId, TableId};
 use wire::member::{
     BackupReport, Hello, Migrated, MigrationId, MigrationWanted, OpenFloor, Pong, Probed,
     TabletRange, coordinator::Kind, shard,

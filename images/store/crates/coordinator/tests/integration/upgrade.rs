@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{Action, CLUSTER, Harness, hello, removal};
+use base::ids::ServerId;
 use coordinator::{Config, Coordinator, Finalize, FinalizeError, RestoreError};
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::member::{Format, Hello, RefusedReason, coordinator::Kind};
 
 const OLD: Formats = Formats {

@@ -2,12 +2,12 @@
 
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use admin::split_table_request::Table as TableToSplit;
+use base::ids::ServerId;
 use coordinator::orders::{
     Drain, MigrationOrder, MigrationTarget, SplitOrder, TableSplit, TabletTable,
 };
 use coordinator::status;
 use tonic::Status;
-use wire::ids::ServerId;
 use wire::member::{LogRoom, Settings};
 
 use crate::driver::Keeping;

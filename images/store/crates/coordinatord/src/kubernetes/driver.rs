@@ -3,6 +3,8 @@
 use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::Coordinator;
 use coordinator::leader::{self, Leader, News, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
@@ -13,8 +15,6 @@ use prost::Message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use transport::session::{Closed, What};
-use wire::ids::ReplyTo;
-use wire::time::Time;
 
 use super::standing::{Role, Sender};
 use crate::connections::{MemberConnections, Told};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use wire::time::Time;
+use base::time::Time;
 
 /// What the lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]

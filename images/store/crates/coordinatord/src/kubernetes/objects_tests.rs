@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
+use base::time::Time;
 use coordinator::state::objects::{Keeper, Output, Settings, Tuning};
 use coordinator::state::{Changes, Pair};
 use test_api_server::{ApiServer, Fault, Method};
-use wire::time::Time;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Requests that arrive: which of them have to end so that others find memory, and which do not go on.
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use super::Endpoint;
 use crate::arrivals::LOOKED_AT;

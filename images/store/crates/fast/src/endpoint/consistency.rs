@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::Endpoint;
 use crate::role::Role;

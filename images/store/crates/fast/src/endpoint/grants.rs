@@ -1,7 +1,7 @@
 //! Which messages that arrive may go on.
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use super::Endpoint;
 use crate::packet::{Header, Kind};

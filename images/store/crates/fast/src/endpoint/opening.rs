@@ -2,8 +2,8 @@
 
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use super::{Endpoint, LOOK, Run};
 use crate::packet::{self, HEADER_BYTES, Header, Kind, Open, Opened, Refusal};

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use wire::bugs::{Bug, plant};
-use wire::time::Time;
+use base::bugs::{Bug, plant};
+use base::time::Time;
 
 use super::network::{Network, Weather, address};
 use super::request;

@@ -218,7 +218,7 @@ fn names_and_cookies_have_keys_of_their_own() {
     let named = |seed: [u8; 32]| {
         let mut endpoint = Endpoint::new(Config::default(), seed);
         let mut out = super::network::Outbox::default();
-        let now = wire::time::Time(1);
+        let now = base::time::Time(1);
         let names: Vec<u64> = (0..4)
             .map(|_| endpoint.connect(now, address(1), false, &mut out))
             .collect();

@@ -1,7 +1,7 @@
 //! Peers that mean no good, and peers that are broken.
 
+use base::time::Time;
 use proptest::prelude::*;
-use wire::time::Time;
 
 use super::network::{Network, Node, Outbox, Weather, address};
 use super::request;

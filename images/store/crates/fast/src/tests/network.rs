@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use base::time::Time;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use transport::datagram::Transmit;
-use wire::time::Time;
 
 use super::answer;
 use crate::packet::{self, Kind};

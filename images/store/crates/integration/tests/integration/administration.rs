@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{Coordinator, DEADLINE, Rpc, Server, Store, wait_for};
+use base::ids::{ServerId, TableId};
 use prost::Message;
-use wire::ids::{ServerId, TableId};
 use wire::opcode::{Opcode, Service};
 use wire::proto::{MetricList, ServerList};
 use wire::rpc::{

@@ -140,7 +140,7 @@ fn a_retried_write_takes_effect_once() {
         "acknowledged by the second"
     );
     let mut cluster = store.cluster();
-    let object = cluster.read(wire::ids::TableId(table), b"key").unwrap();
+    let object = cluster.read(base::ids::TableId(table), b"key").unwrap();
     assert_eq!((object.version, &object.value[..]), (2, &b"second"[..]));
 }
 
@@ -159,7 +159,7 @@ fn leases_are_honoured() {
     assert_eq!(answer[..4], EXPIRED_LEASE.to_le_bytes());
     let mut remove = Vec::new();
     RemoveRequest {
-        table_id: wire::ids::TableId(table),
+        table_id: base::ids::TableId(table),
         lease: unknown,
         rpc_id: 1,
         ack_id: 0,
@@ -200,7 +200,7 @@ fn bad_connections_do_not_stop_others() {
     let table = create_table(&store, "t", 1);
     let mut cluster = store.cluster();
     cluster
-        .write(wire::ids::TableId(table), b"key", &vec![7; 1_000_000])
+        .write(base::ids::TableId(table), b"key", &vec![7; 1_000_000])
         .unwrap();
 
     let mut half_open: Vec<Rpc> = (0..20).map(|_| store.master()).collect();
@@ -232,7 +232,7 @@ fn bad_connections_do_not_stop_others() {
     for version in 1..=100 {
         assert_eq!(
             cluster
-                .write(wire::ids::TableId(table), b"other", b"value")
+                .write(base::ids::TableId(table), b"other", b"value")
                 .unwrap(),
             version + 1
         );
@@ -250,7 +250,7 @@ fn bad_connections_do_not_stop_others() {
 #[test]
 fn a_full_memory_refuses_writes_at_once_and_serves_reads_and_removes() {
     let store = Store::start(1, &["-t", "32"]);
-    let table = wire::ids::TableId(create_table(&store, "t", 1));
+    let table = base::ids::TableId(create_table(&store, "t", 1));
     let mut cluster = store.cluster();
     let value = vec![1; 100_000];
     let mut written = 0u32;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::{Coordinator, Rpc, Server, hex, to_hex};
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
     self, EnumerateRequest, EnumerateResponse, EnumeratedObject, Lease, MultiWritePart, PerfStats,

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use base::ids::ServerId;
 use client::TableId;
-use wire::ids::ServerId;
 use wire::rpc::{MigrateTabletRequest, status};
 use wire::status::Status;
 

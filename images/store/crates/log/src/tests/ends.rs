@@ -1,7 +1,7 @@
 //! Segments that are closed before they are full: their unused ends cost room for seconds, not for ever.
 
+use base::bugs::{Bug, plant};
 use proptest::prelude::*;
-use wire::bugs::{Bug, plant};
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! A head can be replaced at any moment, however full the log is: nothing more becomes durable in one that has lost a replica, so that the cleaner gets
 //! nothing free either.
 
+use base::bugs::{Bug, plant};
 use proptest::prelude::*;
-use wire::bugs::{Bug, plant};
 
 use super::replicas::Replicas;
 use super::*;

@@ -1,6 +1,6 @@
 //! FILL_WITH_TEST_DATA, while it is under way.
 
-use wire::ids::{ReplyTo, TableId};
+use base::ids::{ReplyTo, TableId};
 
 use crate::continuations::table::Continuations;
 

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use wire::ids::ReplyTo;
-use wire::time::Time;
+use base::ids::ReplyTo;
+use base::time::Time;
 
 use crate::continuations::table::Continuations;
 

@@ -6,12 +6,12 @@
 
 use core::time::Duration;
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::member::{LocateServer, Probe, Probed, ServerLocation, ToCoordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, GetServerIdResponse, PingRequest, ProxyPingRequest, ProxyPingResponse};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::continuations::table::Continuations;
 use crate::output::Output;

@@ -1,7 +1,7 @@
 //! A bounded table of what waits for its next step, each with a deadline.
 
-use wire::bugs::{Bug, is_planted};
-use wire::time::Time;
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 
 /// What waits, in no particular order.
 pub(crate) struct Continuations<S> {

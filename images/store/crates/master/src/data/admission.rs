@@ -1,10 +1,10 @@
 //! Admission: whether an operation may begin, before anything of it is planned. Tablets, leases and exactly-once are looked at here, and rights and
 //! quotas will be. Whoever executes an operation needs an [`Admitted`], which is made nowhere else.
 
+use base::ids::TableId;
+use base::time::Time;
 use log::Reference;
-use wire::ids::TableId;
 use wire::status::Status;
-use wire::time::Time;
 
 use super::leases::{Leases, Validity};
 use super::operation::{Once, Operation};

@@ -1,8 +1,8 @@
 //! Applying: the change itself, which cannot fail any more. All entries of a plan are one append: durable together, or not at all.
 
+use base::bugs::{Bug, is_planted};
 use log::{Durability, Reference, Slot};
 use trace::Event;
-use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult};
 
 use super::admission::Admitted;

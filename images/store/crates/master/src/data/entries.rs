@@ -1,9 +1,9 @@
 //! Entries of the log that slots of the hash table point to, and the keys that they are about.
 
+use base::ids::TableId;
 use log::{Reference, Slot};
 use wire::entry::{Kind, ObjectView, RawEntry, Tombstone};
 use wire::hash::key_hash;
-use wire::ids::TableId;
 
 /// Where a key lies in the hash space.
 #[derive(Clone, Copy, Debug)]

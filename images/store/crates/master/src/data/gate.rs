@@ -3,9 +3,9 @@
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use base::ids::ReplyTo;
 use log::LogPosition;
 use trace::Event;
-use wire::ids::ReplyTo;
 use wire::rpc::RetryResponse;
 
 use crate::output::Output;

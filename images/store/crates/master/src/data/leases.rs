@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
-use wire::time::Time;
+use base::time::Time;
 
 /// A lease that is said to last longer is asked about after this: requests carry whatever their clients, or a coordinator
 /// whose store is gone, once wrote into them. The coordinator's leases last half of it.

@@ -1,8 +1,8 @@
 //! Planning: what an operation will change and come to. It looks, and changes nothing.
 
+use base::bugs::{Bug, is_planted};
 use log::{Admission, Reference};
 use smallvec::SmallVec;
-use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult, Tombstone};
 use wire::keys::KeysAndValue;
 use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES, RejectRules};
@@ -65,7 +65,7 @@ pub(crate) enum Content<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub once: Once,
-    pub table_id: wire::ids::TableId,
+    pub table_id: base::ids::TableId,
     pub key_hash: u64,
 }
 

@@ -3,11 +3,11 @@
 //! Of each key the highest version counts. Where that is a tombstone, it is remembered here until the last segment was replayed: the dead object may
 //! come later. Copies go to side segments of this shard's log as they are; nothing is shown before the tablets are taken.
 
+use base::bugs::{Bug, is_planted};
+use base::ids::TableId;
+use base::map::Map;
 use log::{NoRoom, Reference};
-use wire::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, SegmentHeader, Tombstone};
-use wire::ids::TableId;
-use wire::map::Map;
 use wire::member::TabletRange;
 
 use crate::data::results::Known;

@@ -1,7 +1,7 @@
 //! Reserving: the only step that may refuse what was planned, for want of room.
 
+use base::bugs::{Bug, is_planted};
 use log::NoRoom;
-use wire::bugs::{Bug, is_planted};
 use wire::status::Status;
 
 use super::operation::Once;

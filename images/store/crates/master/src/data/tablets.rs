@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::member::TabletRange;
 use wire::status::Status;
 

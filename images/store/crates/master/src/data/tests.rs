@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "planted-bugs")]
+use base::bugs::{Bug, plant};
+use base::ids::{ServerId, TableId};
 use log::{Durability, Index, LogPosition, Origin};
 use proptest::prelude::*;
 use smallvec::SmallVec;
-#[cfg(feature = "planted-bugs")]
-use wire::bugs::{Bug, plant};
 use wire::entry::RpcResult;
-use wire::ids::{ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::rpc::{Increment, RejectRules};
 use wire::status::Status;

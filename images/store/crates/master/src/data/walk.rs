@@ -3,9 +3,9 @@
 //! Objects come in the order of the low 32 bits of their hashes, then of the whole hash, then of the key: every hash table has
 //! its buckets in that order, whatever its size.
 
+use base::ids::TableId;
 use log::LogPosition;
 use wire::entry::{Kind, ObjectView, RawEntry};
-use wire::ids::TableId;
 
 use crate::data::{Store, object_view, place_of};
 

@@ -5,9 +5,9 @@ mod into;
 mod out;
 mod outgoing;
 
-use wire::ids::TableId;
+use base::ids::TableId;
+use base::time::Time;
 use wire::member::{self, TabletRange, ToCoordinator, shard};
-use wire::time::Time;
 
 use crate::data::Store;
 use crate::data::tablets::overlap;

@@ -1,6 +1,6 @@
 //! Whether tablets of an order can be brought here.
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::member::TabletRange;
 
 use crate::data::Store;

@@ -8,12 +8,12 @@ mod source;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use log::{Log, NoRoom};
 use trace::Event;
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
-use wire::time::Time;
 
 use crate::data::Store;
 use crate::data::replay::{Replay, ReplayError};

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member;
-use wire::time::Time;
 
 /// The coordinator is told no more often than this that something with one server broke.
 const SUSPICION_INTERVAL: Duration = Duration::from_secs(1);

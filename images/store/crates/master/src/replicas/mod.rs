@@ -2,11 +2,11 @@
 
 pub(crate) mod known;
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::Log;
 use replication::{BackupInfo, ReplicationEvent, Replicator};
-use wire::ids::ServerId;
 use wire::member::{self, OpenFloor, ToCoordinator, shard};
-use wire::time::Time;
 
 use crate::config::{Identity, Replication};
 use crate::output::{Channel, Output};

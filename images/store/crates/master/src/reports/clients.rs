@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use wire::level::Level;
+use base::level::Level;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use base::ids::{ServerId, TableId};
 use wire::entry::EntryError;
-use wire::ids::{ServerId, TableId};
 use wire::peer::{MAX_FILTER_TABLETS, Malformed, ReplicaId, Status};
 
 /// The memory that has no room for a replay.

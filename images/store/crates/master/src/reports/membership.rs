@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use wire::ids::TableId;
-use wire::level::Level;
+use base::ids::TableId;
+use base::level::Level;
 use wire::member::ImpossibleSettings;
 
 use super::refusal::Refusal;

@@ -9,8 +9,8 @@ mod replicas;
 
 use core::fmt;
 
+use base::level::Level;
 use replication::ReplicationEvent;
-use wire::level::Level;
 
 pub use clients::ClientEvent;
 pub use failures::{Conflict, MigrationError, NoRoomHere, RecoveryError, SourceError};

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use wire::ids::{ServerId, TableId};
-use wire::level::Level;
+use base::ids::{ServerId, TableId};
+use base::level::Level;
 use wire::peer::Malformed;
 
 use super::failures::{MigrationError, RecoveryError};

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
+use base::ids::ServerId;
+use base::level::Level;
 use replication::ReplicationEvent;
-use wire::ids::ServerId;
-use wire::level::Level;
 use wire::peer::Malformed;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

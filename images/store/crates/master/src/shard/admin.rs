@@ -1,16 +1,16 @@
 //! The ADMIN service of a shard, and control operations.
 
+use base::ids::ReplyTo;
+use base::level::Level;
+use base::time::Time;
 use prost::Message;
 use wire::hash::key_hash;
-use wire::ids::ReplyTo;
-use wire::level::Level;
 use wire::opcode::Opcode;
 use wire::rpc::{
     self, ControlTarget, GetServerIdResponse, MessageResponse, PingRequest, ProxyPingRequest,
     ProxyPingResponse, ServerControlRequest, ServerControlResponse, control_op,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::data::Access;
 use crate::data::tablets::Use;

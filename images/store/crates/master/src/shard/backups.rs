@@ -1,8 +1,8 @@
 //! Connections to backups, whatever they are for, and whether the shard may serve.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{self, SuspectServer, ToCoordinator, shard};
-use wire::time::Time;
 
 use crate::output::{Channel, Output};
 use crate::shard::Shard;

@@ -2,11 +2,11 @@
 //!
 //! The state that the client carries is a list of the ranges of hashes that are not finished, with how far each has come.
 
+use base::bugs::{Bug, is_planted};
+use base::ids::{ReplyTo, TableId};
 use log::LogPosition;
 use prost::Message;
-use wire::bugs::{Bug, is_planted};
 use wire::cost;
-use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject, MAX_KEY_BYTES};
 use wire::status::Status;

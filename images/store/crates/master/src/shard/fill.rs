@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use wire::ids::{ReplyTo, TableId};
+use base::ids::{ReplyTo, TableId};
+use base::time::Time;
 use wire::keys::KeysAndValue;
 use wire::rpc::{self, FillWithTestDataRequest, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::continuations::fill::Fill;
 use crate::data::{Action, Operation, Place};

@@ -44,7 +44,7 @@ fn place(request: &[u8]) -> Option<Place<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::ids::TableId;
+    use base::ids::TableId;
     use wire::rpc::{ReadRequest, RejectRules};
 
     #[test]

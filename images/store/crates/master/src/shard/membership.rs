@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use log::Origin;
 use wire::format::FIRST_FORMAT;
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, coordinator, shard};
-use wire::time::Time;
 
 use crate::data::leases::Leases;
 use crate::loads::Loads;

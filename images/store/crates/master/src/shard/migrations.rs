@@ -1,10 +1,10 @@
 //! MIGRATE_TABLET: a client asks the master that has a tablet; the coordinator, who decides, is asked in turn. It is answered when all is over.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::member::{MigrationEnded, MigrationWanted, TabletRange, ToCoordinator, shard};
 use wire::rpc::{MigrateTabletRequest, status_bytes};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::data::Access;
 use crate::data::tablets::Use;

@@ -20,10 +20,10 @@ mod settings;
 use core::ops::Range;
 use core::time::Duration;
 
+use base::ids::ServerId;
+use base::time::Time;
 use log::{Cleaning, LogPosition, Origin, Room};
-use wire::ids::ServerId;
 use wire::member::{self, TabletRange};
-use wire::time::Time;
 
 use crate::config::{Config, Identity, Replication};
 use crate::continuations::fill::{Fills, MAX_FILLS};

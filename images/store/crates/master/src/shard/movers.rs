@@ -1,8 +1,8 @@
 //! Tablets that come from elsewhere or go there: recoveries and migrations, as the coordinator orders them.
 
+use base::time::Time;
 use wire::member::{self, TabletRange};
 use wire::peer::{MigrateRead, Migrating};
-use wire::time::Time;
 
 use crate::movers::settling::name_settled;
 use crate::output::{Output, Session};

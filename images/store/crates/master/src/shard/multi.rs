@@ -1,9 +1,9 @@
 //! MULTI_OP: many operations of one kind in one request, each on its own.
 
+use base::bugs::{Bug, is_planted};
+use base::ids::ReplyTo;
 use log::LogPosition;
-use wire::bugs::{Bug, is_planted};
 use wire::hash::key_hash;
-use wire::ids::ReplyTo;
 use wire::rpc::{
     IncrementResponse, MAX_RPC_BYTES, MULTI_RESPONSE_FIXED_BYTES, MultiIncrementPart, MultiKind,
     MultiReadPart, MultiRemovePart, MultiRequest, MultiWritePart, multi_response_fixed_bytes,

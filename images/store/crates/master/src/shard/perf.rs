@@ -1,11 +1,11 @@
 //! What a shard tells of its work: performance counters, statistics, metrics, configuration.
 
+use base::time::Time;
 use wire::proto::{
     LogMetrics, MasterConfig, Metric, MetricList, ServerConfig, ServerStatistics,
     SpinLockStatistics, TabletStatistics,
 };
 use wire::rpc::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PerfStats};
-use wire::time::Time;
 
 use crate::output::DriverCounters;
 use crate::shard::Shard;

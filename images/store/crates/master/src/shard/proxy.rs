@@ -1,9 +1,9 @@
 //! Pings of other servers, for clients and for the coordinator.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::rpc::ProxyPingRequest;
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::delay::BUSY;
 use crate::output::Output;

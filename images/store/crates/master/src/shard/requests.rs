@@ -1,10 +1,11 @@
 //! Requests of clients: the checks, and the way of an operation on one object.
 
+use base::bugs::{Bug, is_planted};
+use base::ids::ReplyTo;
+use base::time::Time;
 use log::{LogPosition, Reference};
 use trace::Event;
-use wire::bugs::{Bug, is_planted};
 use wire::entry::RpcResult;
-use wire::ids::ReplyTo;
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{
     self, EchoRequest, EchoResponse, EnumerateRequest, EnumerateResponse, IncrementRequest,
@@ -12,7 +13,6 @@ use wire::rpc::{
     RetryResponse, WriteRequest, WriteResponse,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::data::{Access, Action, NotAdmitted, Operation, Outcome, Shown};
 use crate::delay::{BUSY, Delay, NOT_ENLISTED};

@@ -1,9 +1,10 @@
 //! The generic checks, and what administration asks.
 
+use base::ids::{ServerId, TableId};
+use base::level::Level;
+use base::time::Time;
 use prost::Message;
 use wire::hash::key_hash;
-use wire::ids::{ServerId, TableId};
-use wire::level::Level;
 use wire::member::{Control, TabletSplit, coordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::proto::{LogMetrics, MetricList, ServerConfig, ServerStatistics};
@@ -12,7 +13,6 @@ use wire::rpc::{
     ServerControlRequest, ServerControlResponse, control_op,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use super::harness::*;
 use crate::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject, RetryResponse};
 use wire::status::Status;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::ServerId;
 use proptest::prelude::*;
-use wire::ids::ServerId;
 use wire::rpc::{
     EnumerateRequest, EnumerateResponse, EnumeratedObject, Increment, IncrementRequest,
     IncrementResponse, MultiReadPart, MultiReadRequest, MultiReadResponse, ReadResponse,
@@ -332,7 +332,7 @@ proptest! {
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use super::*;
-    use wire::bugs::{Bug, plant};
+    use base::bugs::{Bug, plant};
 
     /// What a watch sees of a shard that is broken.
     fn watch(bug: Bug, steps: &[Step]) -> Result<(), String> {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::ids::TableId;
 use proptest::prelude::*;
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
 use wire::rpc::{
@@ -234,7 +234,7 @@ impl Cluster {
         let mut masters = [1 << 22, 1 << 15].map(|bytes| Driver::new(with_hash_table(bytes)));
         for (at, master) in masters.iter_mut().enumerate() {
             let tablets: &[_] = if at == 0 { &[WHOLE_TABLE] } else { &[] };
-            let id = wire::ids::ServerId::new(1 + at as u32, 0);
+            let id = base::ids::ServerId::new(1 + at as u32, 0);
             master.welcome(CLUSTER, id, 1, tablets);
         }
         Cluster {

@@ -1,6 +1,6 @@
 //! FILL_WITH_TEST_DATA: behind its flag, a piece in every tick, and never in the way of others.
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::TabletRange;
 use wire::rpc::{FillWithTestDataRequest, PingRequest};
 use wire::status::Status;

@@ -1,8 +1,8 @@
 //! The format in force: what a shard writes, and what it refuses.
 
+use base::ids::ServerId;
 use wire::entry::{self, Entry, EntryError, Kind, Object, RawEntry, SegmentHeader, Tombstone};
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::ServerId;
 use wire::keys::KeysAndValue;
 use wire::member::{Format, Welcome, coordinator};
 

@@ -1,7 +1,8 @@
 //! A shard with a coordinator and clients that a test plays.
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use wire::format::Formats;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, TabletRange, ToCoordinator, ToShard, coordinator, shard};
 use wire::rpc::{
@@ -9,7 +10,6 @@ use wire::rpc::{
     RemoveRequest, WriteRequest, WriteResponse,
 };
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::*;
 

@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
-use wire::level::Level;
+use base::ids::ServerId;
+use base::level::Level;
+use base::time::Time;
 use wire::member::{self, TabletOrder, TabletRange, TabletSplit, coordinator, shard};
 use wire::rpc::{ServerControlResponse, control_op};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::harness::*;
 use crate::{ClientEvent, Durability, MembershipEvent, Refusal, Session, ShardEvent};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::member::{self, coordinator, shard};
 use wire::rpc::{MAX_VALUE_BYTES, MultiWriteResponse, RejectRules};
 use wire::status::Status;

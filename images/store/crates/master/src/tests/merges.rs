@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::{ServerId, TableId};
 use proptest::prelude::*;
 use wire::hash::key_hash;
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletLoad, TabletMerge, TabletRange, TabletSplit, coordinator, shard};
 use wire::peer::MigrateRead;
 use wire::status::Status;

@@ -28,7 +28,7 @@ fn nothing_is_lost_and_nothing_happens_twice() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_found() {
-    use wire::bugs::{Bug, plant};
+    use base::bugs::{Bug, plant};
     for bug in [
         Bug::ForgetMigratedResult,
         Bug::WriteAfterFreeze,

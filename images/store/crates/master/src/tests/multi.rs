@@ -1,6 +1,6 @@
 //! MULTI_OP of all kinds, INCREMENT and objects with several keys.
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
     Increment, IncrementRequest, IncrementResponse, MAX_RPC_BYTES, MultiIncrementPart,

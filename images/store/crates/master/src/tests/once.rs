@@ -1,10 +1,10 @@
 //! Numbered RPCs take effect once; leases end.
 
+use base::time::Time;
 use proptest::prelude::*;
 use wire::member::{LeaseAnswer, Ping, coordinator, shard};
 use wire::rpc::{Lease, RejectRules, RetryResponse};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::harness::*;
 use crate::Durability;

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{self, ServerLocation, coordinator, shard};
 use wire::rpc::{GetServerIdResponse, ProxyPingRequest, ProxyPingResponse};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::harness::*;
 use crate::*;

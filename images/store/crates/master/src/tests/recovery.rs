@@ -5,7 +5,7 @@ mod sources;
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::coordinator::Kind;
 use wire::member::{TabletRange, shard};
 use wire::peer::{Entries, Status as PeerStatus};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{self, OpenFloor, coordinator, shard};
 use wire::peer::{self, Answer, Listing, Request};
 use wire::rpc::{ReadResponse, RejectRules, RetryResponse, WriteResponse};

@@ -11,10 +11,10 @@ use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use base::time::Time;
 use fast::{Config, Endpoint};
 use trace::Event as Traced;
 use transport::datagram::{Receive, Transmit};
-use wire::time::Time;
 
 use crate::budget::Audience;
 use crate::handler::Handler;

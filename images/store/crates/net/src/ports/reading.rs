@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use base::time::Time;
 use fast::Event;
 use fast::packet::Glimpse;
 use trace::Event as Traced;
-use wire::time::Time;
 
 use super::{Inlet, Outlet, connection, listener};
 use crate::clock;

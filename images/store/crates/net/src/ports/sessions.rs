@@ -1,9 +1,9 @@
 //! Sessions as connections of a reactor: opened, sent on, and given their part of the budget.
 
+use base::time::Time;
 use fast::{Config, Endpoint, Lender, Loan};
 use trace::Event as Traced;
 use udp::USUAL_MTU;
-use wire::time::Time;
 
 use super::{Inlet, Outlet, Port, Way, connection, of_connection, port_to};
 use crate::budget::{Audience, Datagrams};

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::time::Time;
 use mio::net::TcpStream;
-use wire::time::Time;
 
 use super::Reactor;
 use crate::accounts::Origin;

@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::time::Time;
 use rcbox_net::{
     Address, Audience, CloseReason, Counters, Handler, Io, Limits, Options, Protocol, Reactor,
     Remote,
 };
 use socket2::{Domain, Socket, Type};
 use transport::rpc;
-use wire::time::Time;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);

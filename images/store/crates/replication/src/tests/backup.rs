@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::time::Time;
 use wire::peer::{
     Answer, Append, Held, Listed, Listing, ReplicaId, Request, Role, SERVING_PROMISE, Status,
 };
-use wire::time::Time;
 
 use crate::BackupInfo;
 

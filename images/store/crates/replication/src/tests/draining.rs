@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
+use base::bugs::{Bug, plant};
+use base::ids::ServerId;
 use proptest::test_runner::{Config, TestRunner};
-use wire::bugs::{Bug, plant};
-use wire::ids::ServerId;
 
 use super::world::{Outcome, World};
 

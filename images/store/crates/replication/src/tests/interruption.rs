@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use wire::bugs::{Bug, plant};
+use base::bugs::{Bug, plant};
 
 use super::world::World;
 use crate::interruption::GRACE;

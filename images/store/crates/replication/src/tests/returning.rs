@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use wire::bugs::{Bug, plant};
-use wire::ids::ServerId;
+use base::bugs::{Bug, plant};
+use base::ids::ServerId;
 
 use super::world::World;
 use crate::ReplicationEvent;

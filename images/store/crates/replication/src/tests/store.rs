@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::TableId;
 use log::{Admission, Cleaning, Config, Durability, Keeps, Log, Origin, Reference};
 use wire::entry::{Object, ObjectView, RpcResult, Tombstone};
-use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 
 use super::world::LOG;

@@ -6,8 +6,8 @@ mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::ServerId;
-use wire::time::Time;
+use base::ids::ServerId;
+use base::time::Time;
 
 use super::backup::ModelBackup;
 use super::store::Store;

@@ -1,9 +1,9 @@
 //! Requests of other servers to this one's backup, or to its master.
 
 use backup::{Backup, Storage};
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
+use base::time::Time;
 use wire::peer::{Data, Entries, Request};
-use wire::time::Time;
 
 use super::Server;
 use crate::event::{PeerError, ServerEvent};

@@ -1,7 +1,7 @@
 //! How a backup's storage is opened, and closed.
 
 use backup::{Backup, OpenError, Storage};
-use wire::time::Time;
+use base::time::Time;
 
 use super::Server;
 use crate::end::End;

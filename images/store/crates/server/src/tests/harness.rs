@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Durability, Layout, Scope};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use master::{Channel, Identity, Session, ShardEvent};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, ToCoordinator, ToShard, coordinator, shard};
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
-use wire::time::Time;
 
 use crate::{BackupConfig, Config, Output, Server, ServerEvent};
 

@@ -1,13 +1,13 @@
 //! A server and its coordinator.
 
 use backup::{Backup, Durability};
+use base::ids::ServerId;
+use base::time::Time;
 use master::Session;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::member::{
     Format, Log, Logs, Refused, RefusedReason, TabletOrder, TabletRange, coordinator,
 };
-use wire::time::Time;
 
 use super::harness::*;
 use crate::{Config, End, ServerEvent};

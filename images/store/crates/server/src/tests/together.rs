@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backup::{Durability, Scope};
+use base::ids::{ReplyTo, ServerId, TableId};
 use master::Channel;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, Log, OpenFloor, TabletRange, coordinator, shard};
 use wire::rpc::{Lease, RejectRules, WriteRequest, WriteResponse};

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::ids::TableId;
 use client_core::{Client, Error, OperationId, Owned};
 use transport::rpc::RpcReader;
 use wire::hash::HashFunction;
-use wire::ids::TableId;
 use wire::status::Status;
 
 use crate::cluster::client_actions::Purpose;

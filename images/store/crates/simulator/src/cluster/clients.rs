@@ -1,8 +1,8 @@
 //! What clients do with what they hear, and with time.
 
-use wire::ids::TableId;
+use base::ids::TableId;
+use base::time::Time;
 use wire::locator::{Locator, parse_list};
-use wire::time::Time;
 
 use crate::cluster::client::ClientNode;
 use crate::cluster::client_actions::{ClientActions, NetworkAction};

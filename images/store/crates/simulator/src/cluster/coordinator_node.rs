@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::election::Election;
 use crate::oracles::boundaries::Answered;
+use base::ids::ReplyTo;
 use coordinator::leader::Leader;
 use coordinator::{Coordinator, CoordinatorEvent, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::session::Sessions;
 use wire::format::Formats;
-use wire::ids::ReplyTo;
 use wire::member::ToShard;
 
 /// What the coordinator told its driver to do, in order.

@@ -1,12 +1,12 @@
 //! What coordinators do with what they hear, and with time.
 
+use base::ids::{ReplyTo, TableId};
+use base::time::Time;
 use coordinator::reports::{MemberEvent, MigrationEvent, RecoveryEvent, TableEvent};
 use coordinator::status::MoveReason;
 use coordinator::{Coordinator, CoordinatorEvent};
-use wire::ids::{ReplyTo, TableId};
 use wire::opcode::Opcode;
 use wire::rpc::SplitTabletRequest;
-use wire::time::Time;
 
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
 use crate::cluster::hosts::coordinator_host;

@@ -1,6 +1,6 @@
 //! What a process knows of the lock that leaders hold.
 
-use wire::time::Time;
+use base::time::Time;
 
 /// What a process knows of the lock, and how it behaves.
 #[derive(Default)]

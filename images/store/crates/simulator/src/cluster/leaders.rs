@@ -1,12 +1,12 @@
 //! Coordinators whose state is in objects of an API server: who leads, what leaders hear and say, and whom the store's one address leads to.
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::leader::{Leader, News, Output};
 use coordinator::state::objects::Ending;
 use coordinator::{Coordinator, Finalize, FinalizeError};
-use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
 use wire::member::{RefusedReason, ToCoordinator, ToShard};
-use wire::time::Time;
 
 use crate::cluster::client_actions::Purpose;
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};

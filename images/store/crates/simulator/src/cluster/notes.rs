@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use base::ids::ReplyTo;
 use prost::Message;
-use wire::ids::ReplyTo;
 use wire::member::ToShard;
 use wire::opcode::Opcode;
 use wire::rpc::{IncrementRequest, RemoveRequest, WriteRequest};

@@ -2,10 +2,10 @@
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Scope};
+use base::ids::{ReplyTo, ServerId};
 use master::Channel;
 use server::links::{Dial, Link};
 use transport::rpc::RpcReader;
-use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Request, Status};
 
 use crate::cluster::hosts::machine_of;

@@ -7,10 +7,10 @@ use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddrV4;
 
+use base::time::Time;
 use fast::{Config, Endpoint, Lender, Loan};
 use transport::datagram::Transmit;
 use wire::locator::Locator;
-use wire::time::Time;
 
 use crate::net::datagrams::address;
 use crate::net::network::Host;

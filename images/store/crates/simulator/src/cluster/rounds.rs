@@ -4,13 +4,13 @@ use core::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use fast::Reason;
 use fast::packet::{Glimpse, glimpse};
 use server::links::{Dial, Link, Links};
 use transport::rpc::RpcReader;
-use wire::ids::ReplyTo;
 use wire::locator::Locator;
-use wire::time::Time;
 
 use crate::cluster::hosts::machine_of;
 use crate::cluster::ports::{PUMP_PACKETS, Ports, connection, is_session};

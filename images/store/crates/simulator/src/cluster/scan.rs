@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::rpc::{EnumeratedObject, RejectRules};
 
 use crate::oracles::checker::{Input, Operation, Output, Sight};

@@ -1,8 +1,8 @@
 //! Clients scan tables, a page at a time.
 
+use base::time::Time;
 use client_core::{Error, Owned};
 use wire::status::Status;
-use wire::time::Time;
 
 use crate::cluster::client::ClientNode;
 use crate::cluster::client_actions::{ClientActions, Purpose};

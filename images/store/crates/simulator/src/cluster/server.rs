@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use backup::testing::MemoryStorage;
 use backup::{Durability as BackupDurability, Scope};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use fast::Loan;
 use master::{Channel, Config, Durability, Identity, Lender, LogPosition, Replication, ShardEvent};
 use server::links::Links;
@@ -13,9 +15,7 @@ use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::session::ShardSession;
 use wire::format::Formats;
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
-use wire::time::Time;
 
 use crate::cluster::ports::{PROTOCOLS, Ports};
 use crate::net::datagrams::Datagrams;

@@ -1,11 +1,11 @@
 //! Sessions of the member protocol, and the connections that they go over.
 
+use base::time::Time;
 use prost::Message;
 use transport::session::{Closed, Heard as Verdict, Incoming, What};
 use wire::format::Formats;
 use wire::member;
 use wire::member::{Numbers, ToCoordinator, ToShard};
-use wire::time::Time;
 
 use crate::cluster::Cluster;
 use crate::cluster::hosts::coordinator_host;

@@ -1,12 +1,12 @@
 //! What shards do with what they hear, and with time.
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use master::{LogPosition, Session};
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{ToCoordinator, ToShard};
 use wire::opcode::Opcode;
 use wire::rpc::{IncrementRequest, RemoveRequest, WriteRequest};
 use wire::status::Status;
-use wire::time::Time;
 use wire::{member, rpc};
 
 use crate::cluster::ports::is_session;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use wire::time::Time;
+use base::time::Time;
 
 use crate::cluster::hosts::{FIRST_STANDBY, coordinator_host, machine_of};
 use crate::cluster::{COORDINATOR, Cluster, FIRST_CLIENT, client_host, server_host};

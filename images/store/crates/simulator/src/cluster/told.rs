@@ -3,10 +3,10 @@
 
 use backup::testing::{Faults, MemoryStorage};
 use backup::{Backup, BackupEvent, Durability, Inventory, Output, ReplicaInfo, State};
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::member::{LogInventory, ReplicaFound};
 use wire::peer::{Answer, SERVING_PROMISE};
-use wire::time::Time;
 
 /// What a backup says that is opened to look.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Connections: who hears what, and what each process then does.
 
+use base::ids::ReplyTo;
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::{StreamReader, member, rpc};
-use wire::ids::ReplyTo;
 
 use crate::cluster::leaders::Heard;
 use crate::cluster::server::{FIRST_PEER_PORT, FIRST_PORT, Link};

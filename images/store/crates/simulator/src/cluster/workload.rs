@@ -1,10 +1,10 @@
 //! What applications do: operations drawn at random, on few keys.
 
+use base::ids::TableId;
+use base::time::Time;
 use client_core::{IncrementObject, KeyObject, Multi, OperationId, WriteObject};
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::rpc::{Increment, MultiKind, RejectRules};
-use wire::time::Time;
 
 use crate::cluster::client::ClientNode;
 use crate::cluster::client_actions::{ClientActions, Purpose};

@@ -1,6 +1,6 @@
 //! Strangers that tell the coordinator that servers have crashed, whether they have or not.
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
 use wire::rpc::HintServerCrashedRequest;
 
 use crate::cluster::Cluster;

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use base::ids::ServerId;
 use coordinator::status::Migration;
 use coordinator::{
     Balancing, BalancingRules, MigrateError, MigrationOrder, MigrationTarget, TabletTable,
 };
-use wire::ids::ServerId;
 
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{COORDINATOR, Cluster, client_host, server_host};

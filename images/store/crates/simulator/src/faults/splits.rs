@@ -1,8 +1,8 @@
 //! Somebody who splits tables into even parts, whatever else goes on.
 
+use base::bugs::{Bug, is_any_planted, is_planted};
+use base::ids::TableId;
 use coordinator::{SplitOrder, SplitTableError, TableSplit, TabletTable};
-use wire::bugs::{Bug, is_any_planted, is_planted};
-use wire::ids::TableId;
 
 use crate::cluster::Cluster;
 use crate::cluster::hosts::coordinator_host;

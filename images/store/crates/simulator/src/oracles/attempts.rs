@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::TableId;
+use base::ids::TableId;
 use wire::rpc::{
     self, IncrementResponse, MultiIncrementPart, MultiKind, MultiReadPart, MultiReadPartResponse,
     MultiRemovePart, MultiRequest, MultiResponse, MultiWritePart, RemoveResponse, RequestPart,

@@ -12,7 +12,7 @@ mod types;
 
 use std::fmt;
 
-use wire::map::Set;
+use base::map::Set;
 
 use model::{Shown, State};
 pub use types::{Addend, Content, Input, Keys, Operation, Output, Sight, Value};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::ids::{ReplyTo, ServerId};
+use base::ids::{ReplyTo, ServerId};
 use wire::member::{ToShard, coordinator::Kind};
 use wire::opcode::Opcode;
 use wire::rpc;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::ids::{ServerId, TableId};
 use wire::hash::key_hash;
-use wire::ids::{ServerId, TableId};
 use wire::member::TabletRange;
 use wire::rpc::RejectRules;
 use wire::status::Status;

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::ids::{ReplyTo, ServerId, TableId};
 use wire::hash::key_hash;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{TabletRange, ToShard, coordinator::Kind};
 use wire::opcode::Opcode;
 use wire::rpc::{self, IncrementRequest, ReadRequest, RemoveRequest, WriteRequest};

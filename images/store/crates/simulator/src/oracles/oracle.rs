@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::{ReplyTo, TableId};
 use master::LogPosition;
-use wire::ids::{ReplyTo, TableId};
 use wire::opcode::Opcode;
 use wire::rpc::{
     self, EnumerateRequest, EnumerateResponse, EnumeratedObject, IncrementRequest, MultiKind,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::member::Numbers;
 
 /// Encoded messages that are kept for one session, at most. When there are more, the oldest go, and the session ends with its connection unless

@@ -3,9 +3,9 @@
 use core::num::NonZeroU64;
 use std::collections::VecDeque;
 
+use base::bugs::{Bug, plant};
 use proptest::prelude::*;
 use prost::Message;
-use wire::bugs::{Bug, plant};
 use wire::member::{Hello, Numbers, Ping, Pong, ToCoordinator, ToShard, Welcome};
 use wire::member::{coordinator, shard};
 

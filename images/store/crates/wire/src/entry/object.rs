@@ -1,9 +1,9 @@
 //! Objects in the log.
 
 use super::{Entry, EntryError, HEADER_BYTES, Kind, RawEntry, padded, put_words, words};
-use crate::bugs::{Bug, is_planted};
-use crate::ids::TableId;
 use crate::keys::KeysAndValue;
+use base::bugs::{Bug, is_planted};
+use base::ids::TableId;
 
 /// An object.
 ///

@@ -196,7 +196,7 @@ fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
 #[test]
 fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
     use crate::format::Formats;
-    use crate::layout::NEXT_FORMAT;
+    use base::layout::NEXT_FORMAT;
 
     let header = SegmentHeader {
         cluster_id: 1,
@@ -269,7 +269,7 @@ proptest! {
             content: KeysAndValue::single(&key, &value).unwrap(),
         };
         let mut bytes = vec![0xAA; object.entry_bytes()];
-        let length = write(&object, crate::layout::NEXT_FORMAT, &mut bytes);
+        let length = write(&object, base::layout::NEXT_FORMAT, &mut bytes);
         prop_assert_eq!(length, bytes.len());
         let raw = RawEntry::read_checked(&bytes).unwrap();
         prop_assert_eq!(raw.format, 2);

@@ -14,7 +14,7 @@ pub struct Hello {
     /// Cluster that `server_id` belongs to; 0 when the process is in none yet.
     #[prost(fixed64, tag = "1")]
     pub cluster_id: u64,
-    /// Server id held in that cluster; [`crate::ids::ServerId::INVALID`] for none.
+    /// Server id held in that cluster; [`base::ids::ServerId::INVALID`] for none.
     #[prost(fixed64, tag = "2")]
     pub server_id: u64,
     /// Room for proof of who this is; empty in this version.

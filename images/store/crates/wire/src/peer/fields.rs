@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::ids::ServerId;
+use base::ids::ServerId;
 
 /// A segment's copy: whose log, and which segment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! PING and the control operations.
 
 use super::*;
-use crate::ids::ServerId;
+use base::ids::ServerId;
 
 /// PING: the keep-alive of both clients and servers, answered at once whatever else is going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

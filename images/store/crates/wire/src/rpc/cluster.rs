@@ -1,8 +1,8 @@
 //! What clients and tools ask about a store and its servers.
 
 use super::*;
-use crate::ids::{ServerId, TableId};
 use crate::opcode::{Opcode, Service};
+use base::ids::{ServerId, TableId};
 
 /// Writes a request that has nothing but its header: GET_SERVER_ID, GET_METRICS, GET_SERVER_CONFIG, GET_SERVER_STATISTICS,
 /// GET_LOG_METRICS, KILL.

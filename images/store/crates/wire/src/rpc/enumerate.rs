@@ -1,8 +1,8 @@
 //! ENUMERATE: all objects of a table, a piece at a time.
 
 use super::*;
-use crate::ids::TableId;
 use crate::keys::KeysAndValue;
+use base::ids::TableId;
 
 /// ENUMERATE: the next objects of the tablet that holds `tablet_first_hash`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

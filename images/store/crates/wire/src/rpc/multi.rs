@@ -6,8 +6,8 @@
 use core::marker::PhantomData;
 
 use super::*;
-use crate::ids::TableId;
 use crate::keys::KeysAndValue;
+use base::ids::TableId;
 
 /// The kind of operations in a MULTI_OP, as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

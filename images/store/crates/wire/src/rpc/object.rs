@@ -1,8 +1,8 @@
 //! READ, READ_KEYS_AND_VALUE, WRITE, REMOVE, INCREMENT: the master's single-object RPCs.
 
 use super::*;
-use crate::ids::TableId;
 use crate::keys::KeysAndValue;
+use base::ids::TableId;
 
 /// READ: the value of an object. READ_KEYS_AND_VALUE asks in the same words for its keys, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

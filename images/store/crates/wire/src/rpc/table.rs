@@ -1,7 +1,7 @@
 //! The coordinator's RPCs for tables and client leases.
 
 use super::*;
-use crate::ids::TableId;
+use base::ids::TableId;
 
 /// CREATE_TABLE: an existing name gives its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

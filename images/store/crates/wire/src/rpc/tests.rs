@@ -4,9 +4,9 @@ mod captured;
 mod properties;
 
 use super::*;
-use crate::ids::{ServerId, TableId};
 use crate::keys::KeysAndValue;
 use crate::proto;
+use base::ids::{ServerId, TableId};
 use prost::Message as _;
 
 const CAPTURED: &str = include_str!("../../testdata/captured.txt");

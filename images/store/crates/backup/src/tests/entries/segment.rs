@@ -2,12 +2,12 @@
 
 use core::ops::Range;
 
+use base::ids::TableId;
 use wire::entry::{
     self, Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone,
 };
 use wire::format::FIRST_FORMAT;
 use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
 

@@ -1,7 +1,7 @@
 //! The operations, and how chance makes them.
 
+use base::ids::ServerId;
 use proptest::prelude::*;
-use wire::ids::ServerId;
 use wire::peer::ReplicaId;
 
 use crate::Scope;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::bugs::{Bug, is_planted};
-use wire::ids::{ServerId, TableId};
+use base::bugs::{Bug, is_planted};
+use base::ids::{ServerId, TableId};
 
 use super::{Source, Table, Tables, Tablet};
 use crate::Limits;

@@ -1,6 +1,6 @@
 //! Where a table lacks boundaries that lie at even distances, and what stands against making them.
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 
 use super::{NOBODY, SplitError, Table, Tables, cut};
 use crate::table_limit::TableLimit;
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_tablet_without_a_server_is_not_split_and_need_not_be() {
         let mut tables = tables(2);
-        tables.orphan(1, wire::ids::ServerId::new(1, 0));
+        tables.orphan(1, base::ids::ServerId::new(1, 0));
         assert_eq!(tables.even_split(b"a", 4), Err(SplitError::Recovering));
         assert_eq!(new_of(&tables, 2), []);
     }

@@ -3,7 +3,7 @@
 //! A merge changes nothing but names: a recovery reads the same segments of the same logs for every key as before. Whether the owner can be told, and
 //! whether something else is going on with either tablet, is for the caller to know (`movement/merges.rs`).
 
-use wire::bugs::{Bug, is_planted};
+use base::bugs::{Bug, is_planted};
 use wire::member::TabletRange;
 
 use super::{NOBODY, Source, Tables, Tablet};
@@ -79,7 +79,7 @@ fn may_merge(first: &Tablet, second: &Tablet) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use wire::ids::ServerId;
+    use base::ids::ServerId;
 
     use super::*;
     use crate::Limits;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::resource::Resource;
 use crate::table_limit::TableLimit;
-use wire::bugs::plant;
+use base::bugs::plant;
 
 fn tables() -> Tables {
     Tables::new(0, Limits::default())

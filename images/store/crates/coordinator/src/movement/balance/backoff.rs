@@ -5,8 +5,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::time::Time;
 use wire::member::TabletRange;
-use wire::time::Time;
 
 use crate::balancing::Pauses;
 

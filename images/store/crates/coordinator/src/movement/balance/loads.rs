@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{TabletLoad, TabletRange};
-use wire::time::Time;
 
 /// What a tablet has.
 #[derive(Clone, Copy, Debug)]

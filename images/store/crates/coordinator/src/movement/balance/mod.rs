@@ -10,9 +10,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{TabletLoad, TabletRange};
-use wire::time::Time;
 
 use crate::status;
 use backoff::Backoff;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use base::time::Time;
 use wire::member::TabletRange;
-use wire::time::Time;
 
 use crate::orders::{MigrationOrder, TabletTable};
 use crate::status::Migration;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use base::ids::ServerId;
+use base::time::Time;
 use wire::format::Formats;
-use wire::ids::ServerId;
 use wire::locator;
 use wire::member::Hello;
-use wire::time::Time;
 
 use super::server::{Link, Server};
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::ids::ServerId;
 use wire::format::Formats;
-use wire::ids::ServerId;
 
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process, Server};
 use crate::Limits;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{BackupReport, Pong};
-use wire::time::Time;
 
 use crate::registry::ports::Told;
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::{Answer, Output, Request, RequestId, Trouble};
 

@@ -4,9 +4,9 @@ use core::ops::Bound;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 use prost::Message;
-use wire::bugs::{Bug, is_planted};
-use wire::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::{self, ChunkId, ChunkRef, Run};

@@ -1,6 +1,6 @@
 //! One leadership, from the first look at the root to its end.
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::call::{Call, Outbox};
 use super::format::Root;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::call::{Call, Outbox};
 use super::chunks::{Namer, Pairs, Writing};

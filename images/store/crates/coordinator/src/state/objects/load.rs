@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use base::time::Time;
 use prost::Message;
-use wire::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::chunks::Pairs;

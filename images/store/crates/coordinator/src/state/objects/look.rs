@@ -1,6 +1,6 @@
 //! Looking whether the root is still this leadership's.
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;

@@ -26,7 +26,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use wire::time::Time;
+use base::time::Time;
 
 pub use super::batch::Batch;
 pub use crate::position::{Leadership, Position};

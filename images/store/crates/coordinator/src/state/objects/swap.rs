@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use wire::bugs::{Bug, is_planted};
-use wire::time::Time;
+use base::bugs::{Bug, is_planted};
+use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::look::{Look, Seen};

@@ -1,6 +1,6 @@
 //! Becoming the leader: reading the root, and writing one of the next term in its place. From then on nobody before can write.
 
-use wire::time::Time;
+use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;

@@ -5,15 +5,15 @@ pub mod replicated;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::ids::{ReplyTo, ServerId, TableId};
+use base::time::Time;
 use coordinator::state::{Changes, Pair};
 use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
 use prost::Message;
-use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, Hello, ToCoordinator, ToShard};
 use wire::proto::TableConfig;
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 /// What the coordinator asked its driver to do.
 #[derive(Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::ids::{ServerId, TableId};
 use coordinator::status::Recovery;
-use wire::ids::{ServerId, TableId};
 use wire::member::{
     BackupReport, Hello, LogInventory, OpenFloor, Pong, Probed, Recover, Recovered, RecoveryId,
     ReplicaFound, coordinator::Kind, shard,

@@ -7,16 +7,16 @@ mod volumes;
 use std::time::Duration;
 
 use crate::common::{self, hello};
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::Config;
 use coordinator::leader::{Leader, Limits, News, Output, Settings, TIME_AHEAD};
 use coordinator::state::objects::testing::ApiServer;
 use coordinator::state::objects::{self, Answer, Request, RequestId, Tuning};
-use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
 use wire::member::{Hello, Ping, Position, ToCoordinator, Welcome, shard};
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 /// A leader with its API server, which answers when it is told to.
 struct Bench {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{create_table, hello, renew_lease};
+use base::time::Time;
 use coordinator::LEASE_TERM_NS;
 use coordinator::leader::{Limits, News, Output, TIME_AHEAD};
 use coordinator::state::objects::testing::ApiServer;
@@ -10,7 +11,6 @@ use coordinator::state::objects::{Ending, Request};
 use wire::member::{Pong, ToCoordinator, shard};
 use wire::rpc;
 use wire::status::Status;
-use wire::time::Time;
 
 use super::{Bench, get_table_id, pings_in, resumed, status_of, welcome_in, with_member};
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::common::{create_table, hello, renew_lease};
+use base::ids::ReplyTo;
 use coordinator::leader::{News, Output};
 use coordinator::state::objects::Ending;
 use coordinator::state::objects::testing::ApiServer;
-use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
 use wire::member::{ToCoordinator, shard};
 use wire::rpc;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::common::hello;
+use base::time::Time;
 use coordinator::leader::{News, Output};
 use coordinator::state::objects::testing::ApiServer;
 use coordinator::{Config, Coordinator};
 use wire::member::coordinator::Kind;
 use wire::member::{CheckpointPart, Hello, Position, ToCoordinator, ToShard, shard};
-use wire::time::Time;
 
 use super::Bench;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use base::ids::ReplyTo;
+use base::time::Time;
 use coordinator::state::Pair;
 use coordinator::state::objects::{Keeper, Output, Settings, Tuning};
 use coordinator::{Config, Coordinator};
-use wire::ids::ReplyTo;
 use wire::member::{self, ToCoordinator, coordinator::Kind, shard};
-use wire::time::Time;
 
 use crate::common::{Action, Recorder, create_table, hello};
 use coordinator::state::objects::testing::ApiServer;

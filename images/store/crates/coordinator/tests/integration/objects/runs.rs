@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use base::bugs::{Bug, plant};
 use coordinator::state::objects::Ending;
 use coordinator::state::{Changes, Pair};
-use wire::bugs::{Bug, plant};
 
 use super::oracle::{MARKER, marker};
 use super::world::{Coverage, Met, Weather, World};

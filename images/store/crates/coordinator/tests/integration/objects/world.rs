@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::time::Time;
 use coordinator::state::Changes;
 use coordinator::state::objects::testing::{ApiServer, Change, Objects, Pairs};
 use coordinator::state::objects::{
     Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
 };
 use fastrand::Rng;
-use wire::time::Time;
 
 use super::oracle::Oracle;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::replicated::with_replicas;
 use crate::common::{Action, Recorder, create_table, hello};
+use base::ids::ServerId;
 use coordinator::checkpoint::{self, HEADER_BYTES};
 use coordinator::reports::StateEvent;
 use coordinator::{Config, Coordinator, CoordinatorEvent};
-use wire::ids::ServerId;
 use wire::member::coordinator::Kind;
 use wire::member::{BackupReport, Hello, Pong, Position, RefusedReason, shard};
 
@@ -383,7 +383,7 @@ fn all_shards_are_heard_of_as_many_members_as_a_store_can_have() {
 fn clients_are_told_what_is_going_on() {
     let (kept, _) = made();
     let mut again = Rebuild::new(&kept.volumes);
-    let to = wire::ids::ReplyTo {
+    let to = base::ids::ReplyTo {
         connection: 1,
         nonce: 1,
     };

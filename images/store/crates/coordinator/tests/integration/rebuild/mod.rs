@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use crate::common::replicated::{Store, with_replicas};
 use crate::common::{self, Action, Recorder, create_table};
+use base::ids::TableId;
+use base::time::Time;
 use coordinator::status::Checkpoint;
 use coordinator::{Config, Coordinator};
-use wire::ids::TableId;
 use wire::member::coordinator::Kind;
 use wire::member::{
     BackupReport, CheckpointKept, CheckpointPart, Hello, KeepCheckpoint, OpenFloor, Pong,
     ToCoordinator, shard,
 };
 use wire::rpc;
-use wire::time::Time;
 
 const CLUSTER: u64 = common::CLUSTER;
 

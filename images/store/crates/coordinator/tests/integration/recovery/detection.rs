@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, Harness, hello, removal};
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{self, Hello, Pong, Probed, coordinator::Kind, shard};
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, drop_table};
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{BackupReport, Recover, Recovered, RecoveryId, coordinator::Kind, shard};
 
 #[test]

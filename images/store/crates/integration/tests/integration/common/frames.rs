@@ -4,10 +4,10 @@ use std::path::Path;
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Read, ReplicaId, Status};
-use wire::time::Time;
 
 /// What a backup held when its process was killed.
 pub struct Frames {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use base::ids::ServerId;
 use log::{Change, Durability, LogPosition, Origin, last_digest};
 use proptest::prelude::*;
-use wire::ids::ServerId;
 use wire::keys::KeysAndValue;
 use wire::peer::Role;
 use wire::rpc::Increment;

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::member::{self, TabletRange};
 use wire::peer::{MigrateRead, Migrating, Phase};
-use wire::time::Time;
 
 use crate::data::replay::Replay;
 use crate::movers::settling::Settling;

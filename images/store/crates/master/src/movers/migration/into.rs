@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use log::{Log, NoRoom};
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, shard};
 use wire::peer::{Migrating, Phase, Status};
-use wire::time::Time;
 
 use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
 use super::{failed, send};

@@ -1,9 +1,9 @@
 //! The source: it goes on serving, and gives the tablet out a piece at a time, from memory.
 
+use base::bugs::{Bug, is_planted};
+use base::ids::{ServerId, TableId};
 use log::{Log, LogPosition};
-use wire::bugs::{Bug, is_planted};
 use wire::entry::{Kind, ObjectView, RawEntry, RpcResult, Tombstone};
-use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Status};
 

@@ -1,7 +1,7 @@
 //! A tablet that is on its way to another master: how far that one has come.
 
+use base::ids::TableId;
 use log::LogPosition;
-use wire::ids::TableId;
 use wire::member::TabletRange;
 
 use crate::data::walk::Unfinished;

@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::ids::ServerId;
+use base::time::Time;
 use trace::Event;
-use wire::ids::ServerId;
 use wire::member::TabletRange;
 use wire::peer::ReadEntries;
-use wire::time::Time;
 
 use super::source::Source;
 use crate::output::{Channel, Output};

@@ -1,7 +1,7 @@
 //! A segment that is to be read, and what each of its backups has said so far.
 
+use base::ids::ServerId;
 use wire::entry::{RawEntry, SegmentHeader};
-use wire::ids::ServerId;
 use wire::member::SegmentSource;
 use wire::peer::ReplicaId;
 

@@ -1,6 +1,6 @@
 //! Clients, each with a key of its own, which make sure that every answer is the right one.
 
-use wire::ids::ReplyTo;
+use base::ids::ReplyTo;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
     Increment, IncrementRequest, IncrementResponse, ReadResponse, RejectRules, WriteRequest,

@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 #[cfg(feature = "planted-bugs")]
-use wire::bugs::{Bug, plant};
-use wire::ids::{ServerId, TableId};
+use base::bugs::{Bug, plant};
+use base::ids::{ServerId, TableId};
+use base::time::Time;
 use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Request, Status as PeerStatus};
 use wire::rpc::{MigrateTabletRequest, RejectRules, RetryResponse, WriteResponse};
 use wire::status::Status;
-use wire::time::Time;
 
 use super::super::harness::*;
 use crate::*;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::member::{self, MigrationId, RecoveryId, coordinator, shard};
 
 use super::super::harness::*;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, BackupEvent, Inventory, State};
+use base::ids::{ReplyTo, ServerId};
+use base::time::Time;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, SegmentSource, TabletRange, ToShard, coordinator, shard};
 use wire::peer::{Answer, Data, Entries, Request, Role};
-use wire::time::Time;
 
 use super::super::harness::*;
 use crate::*;

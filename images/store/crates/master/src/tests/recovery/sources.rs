@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use backup::testing::MemoryStorage;
+use base::ids::{ReplyTo, ServerId};
 use wire::entry::{self, Entry, Object, RpcResult, SegmentHeader, Tombstone};
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::{ReplyTo, ServerId};
 use wire::keys::KeysAndValue;
 use wire::member::{
     Backup, Backups, Recover, Recovered, RecoveryId, SegmentSource, TabletRange, coordinator, shard,
@@ -129,7 +129,7 @@ impl Sources {
                     format: FIRST_FORMAT,
                 };
                 let storage = MemoryStorage::new(config.layout().total_bytes());
-                backup::Backup::open(wire::time::Time(0), config, storage).unwrap()
+                backup::Backup::open(base::time::Time(0), config, storage).unwrap()
             });
             let append = Append {
                 replica: ReplicaId {
@@ -146,7 +146,7 @@ impl Sources {
                 connection: 1,
                 nonce: 1,
             };
-            backup.append(wire::time::Time(0), &append, to, &mut Silence);
+            backup.append(base::time::Time(0), &append, to, &mut Silence);
         }
         self.name(segment, on);
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
 use wire::peer::Request;
 
 use super::super::backup::{DELAY, ModelBackup, ModelReplica};

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::SERVING_PROMISE;
-use wire::time::Time;
 
 use super::super::backup::{DELAY, ModelBackup, ModelReplica};
 use super::World;

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use wire::ids::ServerId;
+use base::ids::ServerId;
+use base::time::Time;
 use wire::peer::Request;
-use wire::time::Time;
 
 use super::super::backup::DELAY;
 use super::World;

@@ -1,6 +1,6 @@
 //! One object: what each operation makes of it, and what it shows.
 
-use wire::map::Map;
+use base::map::Map;
 use wire::rpc::RejectRules;
 use wire::status::Status;
 

@@ -6,11 +6,11 @@ mod swaps;
 
 use std::time::Duration;
 
+use base::time::Time;
 use coordinator::state::objects::{
     Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
 };
 use coordinator::state::{Changes, Pair};
-use wire::time::Time;
 
 use super::world::tuning;
 use coordinator::state::objects::testing::{ApiServer, Pairs};
