@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{
-    BLOCK_BYTES, Backup, BackupEvent, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout,
-    Output, SUPERBLOCK_BYTES, Storage,
+    BLOCK_BYTES, Backup, BackupEffects, BackupEvent, CHECKPOINT_LOG, Config, Durability, Flaw,
+    Inventory, Layout, SUPERBLOCK_BYTES, Storage,
 };
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
@@ -22,7 +22,7 @@ struct Said {
     released: Vec<Inventory>,
 }
 
-impl Output for Said {
+impl BackupEffects for Said {
     fn answer(&mut self, _to: ReplyTo, _answer: Answer) {
         self.answers += 1;
     }

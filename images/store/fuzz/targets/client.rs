@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base::ids::{ServerId, TableId};
 use base::time::Time;
 use client_core::{
-    Client, Config, Error, IncrementObject, KeyObject, Multi, OperationId, Outcome, Output,
+    Client, ClientEffects, Config, Error, IncrementObject, KeyObject, Multi, OperationId, Outcome,
     Question, WriteObject,
 };
 use fuzz::bounded_target;
@@ -31,7 +31,7 @@ struct Actions {
     pages: Vec<(u64, Vec<u8>)>,
 }
 
-impl Output for Actions {
+impl ClientEffects for Actions {
     fn connect(&mut self, session: u64, locator: &str) {
         assert!(!locator.is_empty());
         self.connects.push(session);

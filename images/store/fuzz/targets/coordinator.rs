@@ -3,7 +3,7 @@
 
 use base::ids::ReplyTo;
 use base::time::Time;
-use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
+use coordinator::{Config, Coordinator, CoordinatorEffects, CoordinatorEvent};
 use fuzz::bounded_target;
 use prost::Message;
 use wire::member::{Hello, ToCoordinator, ToShard, shard};
@@ -13,7 +13,7 @@ struct Actions {
     closed: bool,
 }
 
-impl Output for Actions {
+impl CoordinatorEffects for Actions {
     fn reply(&mut self, _to: ReplyTo, payload: &[u8]) {
         assert!((4..=wire::rpc::MAX_RPC_BYTES).contains(&payload.len()));
     }

@@ -5,7 +5,7 @@
 use base::time::Time;
 use coordinator::state::objects::format::{ChunkId, Root, Run, decode_chunk, encode_chunk};
 use coordinator::state::objects::{
-    Answer, Batch, Keeper, Name, Output, Position, Request, Settings, Tuning, Version,
+    Batch, Keeper, KeeperEffect, Name, ObjectResponse, Position, Request, Settings, Tuning, Version,
 };
 use coordinator::state::{Changes, Pair};
 use fuzz::bounded_target;
@@ -50,29 +50,33 @@ fn lead(root: &[u8], chunk: &[u8]) {
     keeper.start(Time(1));
     let version = Version("1".to_owned());
     let (mut committed, mut requests) = (false, 0);
-    while let Some(output) = keeper.take_output() {
+    while let Some(effect) = keeper.take_output() {
         requests += 1;
         assert!(requests < 10_000, "it ends");
-        match output {
-            Output::Request(id, request) => {
+        match effect {
+            KeeperEffect::Request(id, request) => {
                 let answer = match request {
-                    Request::Get(Name::Root) => Answer::Found(version.clone(), root.to_vec()),
-                    Request::Get(Name::Chunk(_)) => Answer::Found(version.clone(), chunk.to_vec()),
-                    Request::List { .. } => Answer::Listed(Vec::new()),
-                    _ => Answer::Done(version.clone()),
+                    Request::Get(Name::Root) => {
+                        ObjectResponse::Found(version.clone(), root.to_vec())
+                    }
+                    Request::Get(Name::Chunk(_)) => {
+                        ObjectResponse::Found(version.clone(), chunk.to_vec())
+                    }
+                    Request::List { .. } => ObjectResponse::Listed(Vec::new()),
+                    _ => ObjectResponse::Done(version.clone()),
                 };
                 keeper.answered(Time(1), id, answer);
             }
-            Output::Loaded { pairs, .. } => {
+            KeeperEffect::Loaded { pairs, .. } => {
                 let changes = Changes {
                     puts: pairs.into_iter().take(3).collect(),
                     deletes: vec![b"gone".to_vec()],
                 };
                 assert_eq!(keeper.commit(Time(1), changes), 1);
             }
-            Output::Committed(number) => committed = number == 1,
-            Output::Empty => unreachable!("it was not asked to wait for a seed"),
-            Output::Ended(_, text) => return assert!(!text.is_empty()),
+            KeeperEffect::Committed(number) => committed = number == 1,
+            KeeperEffect::Empty => unreachable!("it was not asked to wait for a seed"),
+            KeeperEffect::Ended(_, text) => return assert!(!text.is_empty()),
         }
     }
     assert!(committed, "it leads, or says why not");

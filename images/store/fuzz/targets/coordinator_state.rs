@@ -7,14 +7,14 @@ use base::time::Time;
 use coordinator::checkpoint::{self, Header};
 use coordinator::state::journal::{Loaded, Writer, load};
 use coordinator::state::{Changes, Pair};
-use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
+use coordinator::{Config, Coordinator, CoordinatorEffects, CoordinatorEvent};
 use fuzz::bounded_target;
 use prost::Message;
 use wire::member::{Hello, OpenFloor, Position, ToCoordinator, ToShard, shard};
 
 struct Nobody;
 
-impl Output for Nobody {
+impl CoordinatorEffects for Nobody {
     fn reply(&mut self, _to: ReplyTo, _payload: &[u8]) {}
     fn send_member(&mut self, _connection: u64, _message: ToShard) {}
     fn close_member(&mut self, _connection: u64) {}

@@ -5,7 +5,7 @@
 use base::ids::ReplyTo;
 use base::time::Time;
 use fuzz::bounded_target;
-use master::{Config, Identity, Output, Shard, ShardEvent};
+use master::{Config, Identity, Shard, ShardEffects, ShardEvent};
 use wire::member::{
     MigrationEnded, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard,
 };
@@ -24,7 +24,7 @@ struct Answers {
     migrations: Vec<u64>,
 }
 
-impl Output for Answers {
+impl ShardEffects for Answers {
     fn reply(&mut self, _to: ReplyTo, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         assert!((4..=wire::rpc::MAX_RPC_BYTES).contains(&bytes));

@@ -2,7 +2,7 @@
 //! with its checksum before, and the first one's, which has that done.
 
 use backup::testing::MemoryStorage;
-use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
+use backup::{Backup, BackupEffects, BackupEvent, Config, Durability, Inventory};
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -21,7 +21,7 @@ const REPLICA: ReplicaId = ReplicaId {
 /// Nobody listens.
 struct Silence;
 
-impl Output for Silence {
+impl BackupEffects for Silence {
     fn answer(&mut self, _: ReplyTo, answer: Answer) {
         assert_eq!(answer.status, Status::Ok);
     }

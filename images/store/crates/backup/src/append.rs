@@ -5,7 +5,7 @@ use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::commit::Waiting;
 use crate::config::Durability;
 use crate::frame::Addition;
@@ -29,7 +29,13 @@ impl<S: Storage> Backup<S> {
     ///
     /// What the replica holds already is passed over, and what follows it is behind the checksum, which is over all. An append that
     /// ends before what is held cannot be compared without reading, and is taken for one that came before.
-    pub fn append(&mut self, now: Time, append: &Append<'_>, to: ReplyTo, out: &mut impl Output) {
+    pub fn append(
+        &mut self,
+        now: Time,
+        append: &Append<'_>,
+        to: ReplyTo,
+        out: &mut impl BackupEffects,
+    ) {
         let log = append.replica.log;
         let taken = self
             .may_write(log)
@@ -66,7 +72,7 @@ impl<S: Storage> Backup<S> {
         &mut self,
         replica: ReplicaId,
         data: &[u8],
-        out: &mut impl Output,
+        out: &mut impl BackupEffects,
     ) -> Result<(), Status> {
         let append = Append {
             replica,

@@ -22,7 +22,7 @@ use crate::record::Damage;
 use crate::storage::{Storage, StorageError};
 
 /// Where a backup's words go.
-pub trait Output {
+pub trait BackupEffects {
     /// Answers an append, a keep-alive or a free; each exactly once, unless the process ends before.
     fn answer(&mut self, to: ReplyTo, answer: Answer);
     /// Something has happened that belongs in the log.
@@ -86,7 +86,7 @@ impl<S: Storage> Backup<S> {
         now: Time,
         keep_alive: KeepAlive,
         to: ReplyTo,
-        out: &mut impl Output,
+        out: &mut impl BackupEffects,
     ) {
         let log = keep_alive.log;
         let status = if let Err(status) = self.may_write(log) {
@@ -102,7 +102,7 @@ impl<S: Storage> Backup<S> {
 
     /// Gives a frame back, if the replica has one. The answer does not wait for a sync: a freed replica that a crash brings back is
     /// below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
-    pub fn free(&mut self, free: Free, to: ReplyTo, out: &mut impl Output) {
+    pub fn free(&mut self, free: Free, to: ReplyTo, out: &mut impl BackupEffects) {
         let replica = free.replica;
         let status = match (self.may_write(replica.log), self.replicas.get(&replica)) {
             (Err(status), _) => status,
@@ -175,7 +175,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Its recovery is complete everywhere: all frames of the log are free.
-    pub fn forget_log(&mut self, log: ServerId, out: &mut impl Output) {
+    pub fn forget_log(&mut self, log: ServerId, out: &mut impl BackupEffects) {
         self.recovering.remove(&log);
         let numbers: Vec<u32> = self.of_log(log).map(|(_, number)| number).collect();
         for number in numbers {
@@ -321,7 +321,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// The storage is not trusted with anything new.
-    pub(crate) fn retire(&mut self, error: &StorageError, out: &mut impl Output) {
+    pub(crate) fn retire(&mut self, error: &StorageError, out: &mut impl BackupEffects) {
         if self.retired.is_none() {
             out.report(BackupEvent::Retired {
                 error: error.clone(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use wire::peer::{Read, Status};
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::checkpoint::{CHECKPOINT_LOG, HEADER_BYTES, MAX_PARTS, PART_BITS, Whole, replica};
 use crate::storage::Storage;
 
@@ -16,7 +16,11 @@ impl<S: Storage> Backup<S> {
     ///
     /// # Errors
     /// There are not enough free frames, or the storage takes nothing. The one before is still there.
-    pub fn keep_checkpoint(&mut self, bytes: &[u8], out: &mut impl Output) -> Result<u64, Status> {
+    pub fn keep_checkpoint(
+        &mut self,
+        bytes: &[u8],
+        out: &mut impl BackupEffects,
+    ) -> Result<u64, Status> {
         self.may_write(CHECKPOINT_LOG)?;
         let part_bytes = (self.config.segment_bytes as usize)
             .checked_sub(HEADER_BYTES)
@@ -91,7 +95,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Of those that are whole the newest stays, and the newest that no crash takes.
-    fn free_superfluous_checkpoints(&mut self, out: &mut impl Output) -> Result<(), Status> {
+    fn free_superfluous_checkpoints(&mut self, out: &mut impl BackupEffects) -> Result<(), Status> {
         let whole = self.whole_checkpoints().clone();
         let durable = whole.iter().rev();
         let durable = durable
@@ -108,7 +112,7 @@ impl<S: Storage> Backup<S> {
         Ok(())
     }
 
-    fn free_checkpoint(&mut self, number: u64, out: &mut impl Output) -> Result<(), Status> {
+    fn free_checkpoint(&mut self, number: u64, out: &mut impl BackupEffects) -> Result<(), Status> {
         let parts = self.of_log(CHECKPOINT_LOG);
         let frames: Vec<u32> = parts
             .filter(|(replica, _)| replica.segment_id >> PART_BITS == number)

@@ -30,12 +30,12 @@ impl Syncs {
 /// Which place holds what.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Copies {
-    places: [Place; PLACES],
+    places: [CopySlot; PLACES],
     newest: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct CopySlot {
     /// 0: nothing that counts. The highest is the newest.
     sequence: u64,
     /// [`Syncs::begun`] when it was written.
@@ -48,7 +48,7 @@ const DISTRUSTED: u64 = u64::MAX;
 impl Copies {
     /// As found: the sequence number in each place.
     pub fn found(sequences: [u64; PLACES]) -> Copies {
-        let places = sequences.map(|sequence| Place {
+        let places = sequences.map(|sequence| CopySlot {
             sequence,
             written: 0,
         });
@@ -85,7 +85,7 @@ impl Copies {
             "what is durable is not overwritten"
         );
         let sequence = self.sequence() + 1;
-        self.places[place] = Place {
+        self.places[place] = CopySlot {
             sequence,
             written: syncs.begun,
         };

@@ -11,7 +11,7 @@ use crate::layout::MAX_FENCES;
 use crate::record::Damage;
 use crate::storage::StorageError;
 
-/// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
+/// Given to [`crate::BackupEffects::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupEvent {
     /// The storage has more frames than are asked for, and keeps them.

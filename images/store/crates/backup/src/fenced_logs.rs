@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::bugs::{Bug, is_planted};
 use base::ids::ServerId;
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::event::BackupEvent;
 use crate::storage::{Storage, StorageError};
 
@@ -34,7 +34,7 @@ impl<S: Storage> Backup<S> {
 
     /// The storage has failed, and perhaps with it the sync that was to carry what is here of fenced logs: it is written once more, and synced. Each time
     /// that somebody asks for one of them.
-    pub(crate) fn write_again(&mut self, out: &mut impl Output) {
+    pub(crate) fn write_again(&mut self, out: &mut impl BackupEffects) {
         let completed = self.device.syncs.completed;
         let recovering = self.recovering.iter();
         let waiting = recovering.filter(|&(_, &needed)| needed > completed);
@@ -81,7 +81,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// It is tried again when somebody asks for a recovery again.
-    pub(crate) fn cannot_sync(&mut self, error: &StorageError, out: &mut impl Output) {
+    pub(crate) fn cannot_sync(&mut self, error: &StorageError, out: &mut impl BackupEffects) {
         for (log, &needed) in &self.recovering {
             if needed > self.device.syncs.completed {
                 let (log, error) = (*log, error.clone());

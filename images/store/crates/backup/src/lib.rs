@@ -32,7 +32,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use backup::{Backup, Output, Stats};
+pub use backup::{Backup, BackupEffects, Stats};
 pub use checkpoint::CHECKPOINT_LOG;
 pub use config::{Config, Durability};
 pub use event::BackupEvent;

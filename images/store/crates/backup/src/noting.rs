@@ -3,7 +3,7 @@
 //! The superblock has syncs of its own, of the first blocks alone: in `Buffered` mode a recovery does not wait until all that is in the page cache has
 //! gone to the disk.
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::event::BackupEvent;
 use crate::layout::Layout;
 use crate::record::Superblock;
@@ -11,7 +11,7 @@ use crate::storage::{Scope, Storage, StorageError};
 
 impl<S: Storage> Backup<S> {
     /// Writes the superblock and begins to sync it, if that is due.
-    pub(crate) fn note_fences(&mut self, out: &mut impl Output) {
+    pub(crate) fn note_fences(&mut self, out: &mut impl BackupEffects) {
         let fencing = &mut self.fencing;
         if fencing.carried.is_some() || fencing.writings == 0 {
             return;
@@ -42,7 +42,7 @@ impl<S: Storage> Backup<S> {
     pub(crate) fn superblock_synced(
         &mut self,
         result: Result<(), StorageError>,
-        out: &mut impl Output,
+        out: &mut impl BackupEffects,
     ) {
         let carried = self.fencing.carried.take();
         let carried = carried.expect("a sync of the superblock ends that was begun");
@@ -60,7 +60,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Noting the fences is tried again when somebody asks for a recovery again.
-    fn cannot_note(&mut self, error: &StorageError, out: &mut impl Output) {
+    fn cannot_note(&mut self, error: &StorageError, out: &mut impl BackupEffects) {
         let fencing = &mut self.fencing;
         fencing.writings = 0;
         fencing.copies.distrust(&fencing.syncs);

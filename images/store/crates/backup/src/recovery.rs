@@ -7,7 +7,7 @@ use base::time::Time;
 use wire::entry::{Digest, Kind};
 use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::device::WalkError;
 use crate::event::BackupEvent;
 use crate::fences::TooMany;
@@ -18,10 +18,10 @@ use crate::record::Damage;
 use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
-    /// Refuses the log's master from now on, and for ever. [`Output::released`] follows once that is durable, the last promise to the
+    /// Refuses the log's master from now on, and for ever. [`BackupEffects::released`] follows once that is durable, the last promise to the
     /// master has run out, and in `Flushed` mode all that is here of the log is durable; then for every further call as well. A backup that cannot
     /// note the fence, or sync the log, says so and releases nothing: whoever recovers asks again, or does without it.
-    pub fn begin_recovery(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
+    pub fn begin_recovery(&mut self, now: Time, log: ServerId, out: &mut impl BackupEffects) {
         if let Err(TooMany) = self.fencing.fences.raise(log) {
             out.report(BackupEvent::TooManyFences { log });
             return;
@@ -46,7 +46,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Releases the logs whose time has come; when that of the next comes.
-    pub(crate) fn release(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(crate) fn release(&mut self, now: Time, out: &mut impl BackupEffects) -> Time {
         let mut next = Time::NEVER;
         let fenced: Vec<ServerId> = self
             .recovering

@@ -7,7 +7,7 @@ use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, SERVING_PROMISE, Status};
 
-use crate::backup::{Backup, Output};
+use crate::backup::{Backup, BackupEffects};
 use crate::commit::{Carried, Waiting};
 use crate::storage::{Scope, Storage, StorageError};
 
@@ -17,7 +17,7 @@ const SETTLE_AFTER: Duration = Duration::from_millis(250);
 impl<S: Storage> Backup<S> {
     /// Does what is due: begins syncs, releases logs whose time has come, says what is to be said. Called after every batch of other
     /// calls, and no later than at the time returned.
-    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub fn tick(&mut self, now: Time, out: &mut impl BackupEffects) -> Time {
         for event in std::mem::take(&mut self.unreported) {
             out.report(event);
         }
@@ -82,7 +82,7 @@ impl<S: Storage> Backup<S> {
         now: Time,
         scope: Scope,
         result: Result<(), StorageError>,
-        out: &mut impl Output,
+        out: &mut impl BackupEffects,
     ) {
         trace::record(Event::Synced, 0);
         match scope {
@@ -92,7 +92,7 @@ impl<S: Storage> Backup<S> {
         self.release(now, out);
     }
 
-    fn frames_synced(&mut self, result: Result<(), StorageError>, out: &mut impl Output) {
+    fn frames_synced(&mut self, result: Result<(), StorageError>, out: &mut impl BackupEffects) {
         let carried = self.commit.under_way.take();
         let carried = carried.expect("a sync of the frames ends that was begun");
         if let Err(error) = result {
@@ -127,7 +127,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Those who wait for appends to logs that are fenced now.
-    pub(crate) fn refuse_fenced(&mut self, out: &mut impl Output) {
+    pub(crate) fn refuse_fenced(&mut self, out: &mut impl BackupEffects) {
         let fences = &self.fencing.fences;
         let under_way = self.commit.under_way.as_mut();
         let carried = under_way.map(|carried| &mut carried.waiting);
@@ -138,7 +138,7 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Nothing more becomes durable.
-    pub(crate) fn give_up_waiting(&mut self, out: &mut impl Output) {
+    pub(crate) fn give_up_waiting(&mut self, out: &mut impl BackupEffects) {
         refuse(
             std::mem::take(&mut self.commit.waiting),
             Status::Retired,
@@ -176,7 +176,11 @@ impl<S: Storage> Backup<S> {
     }
 }
 
-fn refuse(waiting: impl IntoIterator<Item = Waiting>, status: Status, out: &mut impl Output) {
+fn refuse(
+    waiting: impl IntoIterator<Item = Waiting>,
+    status: Status,
+    out: &mut impl BackupEffects,
+) {
     for Waiting { to, .. } in waiting {
         out.answer(to, Answer { status, bytes: 0 });
     }

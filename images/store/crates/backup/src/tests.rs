@@ -29,7 +29,7 @@ pub(crate) struct Said {
     pub events: Vec<BackupEvent>,
 }
 
-impl Output for Said {
+impl BackupEffects for Said {
     fn answer(&mut self, to: ReplyTo, answer: Answer) {
         self.answers.push((to.nonce, answer));
     }

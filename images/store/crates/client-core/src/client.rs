@@ -15,11 +15,11 @@ use transport::paths::Paths;
 
 use crate::cache::Tables;
 use crate::config::Config;
+use crate::effects::ClientEffects;
 use crate::error::Error;
 use crate::lease::LeaseAgent;
 use crate::operation::Operation;
 use crate::operation_id::OperationId;
-use crate::output::Output;
 use crate::random::Random;
 use crate::rpc_ids::RpcIds;
 use crate::sessions::Sessions;
@@ -79,14 +79,19 @@ impl Client {
     }
 
     /// Forgets an operation: it does not complete any more, but may take effect. False if it has completed before.
-    pub fn cancel(&mut self, now: Time, operation: OperationId, out: &mut impl Output) -> bool {
+    pub fn cancel(
+        &mut self,
+        now: Time,
+        operation: OperationId,
+        out: &mut impl ClientEffects,
+    ) -> bool {
         let cancelled = self.retire(operation).is_some();
         self.run_ready(now, out);
         cancelled
     }
 
     /// Does what is due: tries again, pings, gives up, renews. Returns when to call again; calling earlier does no harm.
-    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub fn tick(&mut self, now: Time, out: &mut impl ClientEffects) -> Time {
         while let Some(&Reverse((at, timer))) = self.timers.peek() {
             if at > now {
                 break;

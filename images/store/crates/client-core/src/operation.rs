@@ -8,13 +8,13 @@ use crate::multi::Multi;
 #[derive(Debug)]
 pub enum Kind {
     /// To the coordinator.
-    Coordinator(Answer),
+    Coordinator(ResponseKind),
     /// To the owner of a key, or of a hash.
-    OnKey(Answer),
+    OnKey(ResponseKind),
     /// As [`Kind::OnKey`], with lease and RPC id, so that it takes effect once.
-    Once(Answer),
+    Once(ResponseKind),
     /// To the server at this locator, once.
-    At(String, Answer),
+    At(String, ResponseKind),
     /// To the owners of many keys.
     Multi(Multi),
     Lease,
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// How the answer is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ResponseKind {
     TableId,
     Done,
     Object,

@@ -7,8 +7,8 @@ use base::ids::TableId;
 use base::map::Map;
 use base::time::Time;
 
+use crate::effects::ClientEffects;
 use crate::operation_id::OperationId;
-use crate::output::Output;
 use crate::slab::Slab;
 
 /// What an answer is for.
@@ -118,7 +118,7 @@ impl Sessions {
         call: Call,
         payload: &[u8],
         timeout: Duration,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         let Some(known) = self.sessions.get_mut(session) else {
             return;

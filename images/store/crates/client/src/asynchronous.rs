@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use net::{CloseReason, Handler, Io, Reactor, Remote};
 use wire::rpc::{Lease, PerfStats, RejectRules};
 
-use crate::link::{Actions, Link};
+use crate::driver::{Actions, ClientDriver};
 use crate::ops::{self, Operation, Page, Position};
 use crate::types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
 use crate::{Cluster, Each, Error, KeyObject, Multi, Options, ServerId, TableId, WriteObject};
@@ -203,7 +203,7 @@ impl AsyncCluster {
 
 /// What the thread turns.
 struct Driver {
-    link: Link,
+    link: ClientDriver,
     inbox: Receiver<Order>,
     waiters: BTreeMap<OperationId, Waiter>,
     abandoned: Arc<AtomicBool>,

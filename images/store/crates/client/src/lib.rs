@@ -24,8 +24,8 @@
 
 mod asynchronous;
 mod cluster;
+mod driver;
 mod error;
-mod link;
 pub mod ops;
 mod options;
 mod scan;

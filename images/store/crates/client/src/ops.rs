@@ -19,8 +19,8 @@ use wire::rpc::{
 use wire::status::Status;
 
 use crate::Each;
+use crate::driver::Actions;
 use crate::error::Error;
-use crate::link::Actions;
 use crate::types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
 
 /// Something that a client can be asked to do.

@@ -73,7 +73,7 @@ const LOST_AFTER: Duration = Duration::from_millis(100);
 const POLLS_PER_LOOK: u32 = 4096;
 
 /// What datagrams go over.
-trait Link {
+trait DatagramPort {
     fn name(&self) -> String;
     /// How many datagrams have come.
     fn poll(&mut self) -> Result<usize, PingError>;
@@ -138,14 +138,14 @@ pub fn run(options: &Options) -> Result<(), PingError> {
     Err(PingError::WithoutDpdk)
 }
 
-fn run_over(options: &Options, mut link: impl Link) -> Result<(), PingError> {
+fn run_over(options: &Options, mut link: impl DatagramPort) -> Result<(), PingError> {
     match options.to {
         Some(to) => measure(options, &mut link, to),
         None => serve(&mut link),
     }
 }
 
-fn serve(link: &mut impl Link) -> Result<(), PingError> {
+fn serve(link: &mut impl DatagramPort) -> Result<(), PingError> {
     let stop = on_signal()?;
     eprintln!("# serving over {}", link.name());
     while !stop.load(Ordering::Relaxed) {
@@ -193,7 +193,7 @@ fn on_signal() -> Result<Arc<AtomicBool>, PingError> {
 
 /// One round trip: when it started, or nothing if it was lost. What comes late, of an earlier one, is not taken for it.
 fn round_trip(
-    link: &mut impl Link,
+    link: &mut impl DatagramPort,
     to: SocketAddrV4,
     payload: &mut [u8],
     number: u64,
@@ -217,7 +217,11 @@ fn round_trip(
     }
 }
 
-fn measure(options: &Options, link: &mut impl Link, to: SocketAddrV4) -> Result<(), PingError> {
+fn measure(
+    options: &Options,
+    link: &mut impl DatagramPort,
+    to: SocketAddrV4,
+) -> Result<(), PingError> {
     let mut payload: Vec<u8> = (0..options.size).map(|at| at as u8).collect();
     let deadline = Instant::now() + Duration::from_secs(options.patience);
     let mut number = 0;
@@ -339,7 +343,7 @@ impl Socket {
     }
 }
 
-impl Link for Socket {
+impl DatagramPort for Socket {
     fn name(&self) -> String {
         "a kernel socket".to_owned()
     }
@@ -385,7 +389,7 @@ mod over_dpdk {
     use dpdk::{Device, DeviceOptions, Eal, EalOptions, Receiver, Sender};
     use transport::datagram::{Receive, Transmit};
 
-    use super::{Link, PingError};
+    use super::{DatagramPort, PingError};
 
     #[derive(clap::Args, Clone, Debug)]
     pub struct PortOptions {
@@ -445,7 +449,7 @@ mod over_dpdk {
         }
     }
 
-    impl Link for Port {
+    impl DatagramPort for Port {
         fn name(&self) -> String {
             self.name.clone()
         }

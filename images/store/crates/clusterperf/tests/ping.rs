@@ -155,15 +155,15 @@ fn wait_for_file(path: &Path) {
 }
 
 /// Two network namespaces with a link between them; deleted with it.
-struct Link {
+struct LinkedNamespaces {
     names: [String; 2],
 }
 
-impl Link {
+impl LinkedNamespaces {
     /// `None`, with what to do, where this may not be done.
-    fn new() -> Option<Link> {
+    fn new() -> Option<LinkedNamespaces> {
         let prefix = format!("rcbox-ping-{}", std::process::id());
-        let link = Link {
+        let link = LinkedNamespaces {
             names: [format!("{prefix}-a"), format!("{prefix}-b")],
         };
         let [a, b] = &link.names;
@@ -193,7 +193,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for LinkedNamespaces {
     fn drop(&mut self) {
         for name in &self.names {
             let _ = run("ip", &format!("netns delete {name}"));
@@ -218,7 +218,7 @@ const PORT: &str = "--vdev net_af_packet0,iface=port,qdisc_bypass=1";
 /// Between namespaces, with addresses beside the kernel's: 10.9.0.1 and 10.9.0.2 are the kernel's, 10.9.0.11 and 10.9.0.12 are ours.
 #[test]
 fn between_network_namespaces() {
-    let Some(link) = Link::new() else {
+    let Some(link) = LinkedNamespaces::new() else {
         return;
     };
     let server = Server::start(&mut ping(

@@ -8,13 +8,13 @@ use wire::member::coordinator::Kind;
 use wire::member::{BackupReport, Hello, ToShard};
 
 use crate::store::Store;
-use crate::{Config, CoordinatorEvent, Output};
+use crate::{Config, CoordinatorEffects, CoordinatorEvent};
 
 /// What was sent, by connection: that of server `n` is `100 + n`.
 #[derive(Debug, Default)]
 pub(crate) struct Said(pub Vec<(u64, Kind)>);
 
-impl Output for Said {
+impl CoordinatorEffects for Said {
     fn reply(&mut self, _: ReplyTo, _: &[u8]) {}
     fn send_member(&mut self, connection: u64, message: ToShard) {
         self.0.extend(message.kind.map(|kind| (connection, kind)));

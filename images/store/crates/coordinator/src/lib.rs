@@ -1,6 +1,6 @@
 //! The coordinator: who is in the store, which tables there are, which server owns which part of them, and client leases.
 //!
-//! A state machine without I/O: a driver hands in what arrived, with the time, and carries out what [`Output`] is told.
+//! A state machine without I/O: a driver hands in what arrived, with the time, and carries out what [`CoordinatorEffects`] is told.
 //! What must outlive the process comes out as pairs ([`Coordinator::take_changes`]), of which the next one is made
 //! ([`Coordinator::restore`]); [`Coordinator::new`] is a new, empty store.
 
@@ -12,6 +12,7 @@ mod alone;
 mod balancing;
 mod config;
 mod directory;
+mod effects;
 mod events;
 mod hindrance;
 mod journaled;
@@ -20,7 +21,6 @@ mod liveness;
 mod movement;
 pub mod orders;
 pub mod outbox;
-mod output;
 mod pending;
 mod position;
 mod records;
@@ -39,12 +39,12 @@ mod table_limit;
 pub use balancing::{Balancing, Rules as BalancingRules};
 pub use config::{Config, Limits};
 pub use directory::leases::TERM_NS as LEASE_TERM_NS;
+pub use effects::CoordinatorEffects;
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
     SettingsOrder, SpecVersion, SplitOrder, SplitTableError, TableSplit, TabletTable,
 };
-pub use output::Output;
 pub use reports::{CoordinatorEvent, RestoreError};
 pub use root::Coordinator;
 pub use state::checkpoint;

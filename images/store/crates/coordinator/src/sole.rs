@@ -2,8 +2,8 @@
 //! them.
 //!
 //! A state machine without I/O. A driver hands in what happens, calls [`Sole::tick`] after each batch of events and no later than it says, and
-//! carries out what [`Sole::take_output`] gives, in that order. What the coordinator puts out waits as the [`crate::outbox`] says, and the driver
-//! never waits for the disk: it gives [`Output::State`] to whoever does, and goes on until [`Sole::written`] can be told.
+//! carries out what [`Sole::take_effect`] gives, in that order. What the coordinator puts out waits as the [`crate::outbox`] says, and the driver
+//! never waits for the disk: it gives [`SoleEffect::State`] to whoever does, and goes on until [`Sole::written`] can be told.
 
 use base::ids::ReplyTo;
 use base::time::Time;
@@ -13,10 +13,10 @@ use crate::outbox::{self, Limits, Outbox, Sink};
 use crate::reports::StateEvent;
 use crate::state::file::{FileKeeper, NoFile, Write, Written};
 use crate::status::{ClusterStatus, StateWait};
-use crate::{Coordinator, Output as _};
+use crate::{Coordinator, CoordinatorEffects as _};
 
 /// What is told to the driver. `A` is its own, see [`Sole::defer`].
-pub type Output<A> = outbox::Output<A, Write>;
+pub type SoleEffect<A> = outbox::Effect<A, Write>;
 
 /// See the module.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl<A> Sole<A> {
         if self.outbox.is_overfull() {
             let event = StateEvent::Overfull { waits_for: WHY };
             self.act(|_, out| out.report(event.into()));
-            self.outbox.put(Output::EndProcess);
+            self.outbox.put(SoleEffect::EndProcess);
         }
         Ok(next)
     }
@@ -143,8 +143,8 @@ impl<A> Sole<A> {
     }
 
     /// What comes next; `None`: nothing until the next event or tick.
-    pub fn take_output(&mut self) -> Option<Output<A>> {
-        self.outbox.take_output()
+    pub fn take_effect(&mut self) -> Option<SoleEffect<A>> {
+        self.outbox.take_effect()
     }
 
     // ---- what can be seen ----
@@ -193,7 +193,7 @@ impl<A> Sole<A> {
         if let Some(write) =
             keeper.next_write(self.coordinator.cluster_id(), || self.coordinator.pairs())?
         {
-            self.outbox.put(Output::State(write));
+            self.outbox.put(SoleEffect::State(write));
         }
         if let Some(number) = keeper.noted_too_early() {
             self.outbox.committed(now, number, &mut self.coordinator);

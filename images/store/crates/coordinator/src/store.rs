@@ -12,7 +12,7 @@ use crate::orders::MigrateError;
 use crate::registry::members::{Members, Server};
 use crate::resources::Resources;
 use crate::status::EventKind;
-use crate::{Config, Output};
+use crate::{Config, CoordinatorEffects};
 
 /// How far the bound of versions is noted ahead of those that were given out: more than a server gives out between two of its reports, or while
 /// there is no coordinator.
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// If it is connected.
-    pub fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
+    pub fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl CoordinatorEffects) {
         let server = self.members.server(index);
         if let Some(link) = server.and_then(|server| server.link.as_ref()) {
             out.send_member(link.connection, ToShard::from(kind));

@@ -16,12 +16,12 @@ pub struct Controlled {
     pub response: Vec<u8>,
 }
 
-pub type Answer = oneshot::Sender<Result<Controlled, ControlError>>;
+pub type ControlReply = oneshot::Sender<Result<Controlled, ControlError>>;
 
 /// Those who wait; each has an answer after the coordinator's `control_timeout` at the latest.
 #[derive(Default)]
 pub struct Controls {
-    waiting: BTreeMap<u64, (Vec<Asked>, Answer)>,
+    waiting: BTreeMap<u64, (Vec<Asked>, ControlReply)>,
     last: u64,
 }
 
@@ -36,7 +36,12 @@ impl Controls {
     }
 
     /// The operation has begun, or not.
-    pub fn begun(&mut self, to: ReplyTo, asked: Result<Vec<Asked>, ControlError>, answer: Answer) {
+    pub fn begun(
+        &mut self,
+        to: ReplyTo,
+        asked: Result<Vec<Asked>, ControlError>,
+        answer: ControlReply,
+    ) {
         match asked {
             Ok(asked) => drop(self.waiting.insert(to.nonce, (asked, answer))),
             // Whoever asked may have given up.

@@ -14,7 +14,7 @@ use coordinator::orders::{
     SettingsOrder, SplitOrder, SplitTableError, Surrender, SurrenderError, TableSplit,
 };
 use coordinator::outbox::Limits;
-use coordinator::sole::{Output, Sole};
+use coordinator::sole::{Sole, SoleEffect};
 use coordinator::state::file::{FileKeeper, NoFile, Written};
 use coordinator::status::{ClusterStatus, Draining, Event, Loss, Migration, TablePage};
 use daemon::logging::{report, set_log_level};
@@ -104,7 +104,7 @@ pub enum Question {
     },
     Control {
         order: ControlOrder,
-        answer: controls::Answer,
+        answer: controls::ControlReply,
     },
 }
 
@@ -338,22 +338,22 @@ impl Driver {
 
     /// Does what the state machine says.
     fn carry_out(&mut self, io: &mut Io) -> Result<(), DriverError> {
-        while let Some(output) = self.sole.take_output() {
-            match output {
-                Output::Reply(to, payload) => {
+        while let Some(effect) = self.sole.take_effect() {
+            match effect {
+                SoleEffect::Reply(to, payload) => {
                     if !self.controls.replied(to, &payload) {
                         io.send(to.connection, to.nonce, &[&payload]);
                     }
                 }
-                Output::SendMember(session, message) => {
+                SoleEffect::SendMember(session, message) => {
                     let (what, encoded) = (What::of(&message), message.encode_to_vec());
                     self.members.say(session, what, encoded, io);
                 }
-                Output::CloseMember(session) => self.members.end(session, io),
-                Output::Deferred(answer) => answer(),
-                Output::Report(event) => report(event.level(), &event),
-                Output::EndProcess => end_process(),
-                Output::State(write) => self.file.as_mut().ok_or(NoFile)?.submit(write)?,
+                SoleEffect::CloseMember(session) => self.members.end(session, io),
+                SoleEffect::Deferred(answer) => answer(),
+                SoleEffect::Report(event) => report(event.level(), &event),
+                SoleEffect::EndProcess => end_process(),
+                SoleEffect::State(write) => self.file.as_mut().ok_or(NoFile)?.submit(write)?,
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use master::{Config, Identity, Output, Shard, ShardEvent};
+use master::{Config, Identity, Shard, ShardEffects, ShardEvent};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::format::FIRST_FORMAT;
 use wire::keys::KeysAndValue;
@@ -16,7 +16,7 @@ const TABLE: TableId = TableId(1);
 /// Nobody listens.
 struct Silence;
 
-impl Output for Silence {
+impl ShardEffects for Silence {
     fn reply(&mut self, _: ReplyTo, _: &[&[u8]]) {}
     fn send_coordinator(&mut self, _: ToCoordinator) {}
     fn report(&mut self, _: ShardEvent) {}

@@ -3,7 +3,7 @@
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use master::{Config, Identity, Output, Shard, ShardEvent};
+use master::{Config, Identity, Shard, ShardEffects, ShardEvent};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
 use wire::rpc::{
@@ -21,7 +21,7 @@ const TO: ReplyTo = ReplyTo {
 /// A connection's buffer: replies are copied into it, as a driver does.
 struct Buffer(Vec<u8>);
 
-impl Output for Buffer {
+impl ShardEffects for Buffer {
     fn reply(&mut self, _to: ReplyTo, parts: &[&[u8]]) {
         self.0.clear();
         for part in parts {

@@ -2,7 +2,7 @@
 //! and writes.
 //!
 //! A [`Shard`] is a state machine: a driver hands it requests and the coordinator's messages with the time, and passes on
-//! what it says through [`Output`]. It never waits; what must wait is held by the reply gate and goes out later.
+//! what it says through [`ShardEffects`]. It never waits; what must wait is held by the reply gate and goes out later.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,11 @@ mod config;
 mod continuations;
 mod data;
 mod delay;
+mod effects;
 mod fullness;
 mod loads;
 mod membership;
 mod movers;
-mod output;
 mod replicas;
 mod reports;
 mod shard;
@@ -23,8 +23,8 @@ mod waiting;
 
 pub use config::{Config, Identity, Replication};
 pub use data::replay::{Replay, ReplayError, ReplayStats};
+pub use effects::{Channel, DriverCounters, Lender, Session, ShardEffects};
 pub use log::{Durability, LogPosition, Room};
-pub use output::{Channel, DriverCounters, Lender, Output, Session};
 pub use reports::{
     Brought, ClientEvent, Conflict, MembershipEvent, MigrationError, MigrationEvent, NoRoomHere,
     RecoveryError, RecoveryEvent, Refusal, ReplicasEvent, ShardEvent, SourceError,

@@ -9,7 +9,7 @@ use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, shard
 
 use crate::data::leases::Leases;
 use crate::data::tablets::overlap;
-use crate::output::{Output, Session};
+use crate::effects::{Session, ShardEffects};
 use crate::reports::Refusal;
 
 /// Where the shard stands with the coordinator.
@@ -23,7 +23,7 @@ pub(crate) struct Membership {
     /// Number of the settings in force; 0: what the shard was started with.
     pub settings: u64,
     /// Set while there is a session that the coordinator has welcomed.
-    pub link: Option<Link>,
+    pub link: Option<CoordinatorSession>,
     /// Orders to take a tablet that some objects of are still here from before; with the number to report, if any.
     pub waiting: Vec<(Option<u64>, TabletRange)>,
     /// To be told with the next Pong.
@@ -36,7 +36,7 @@ pub(crate) struct Enlisted {
     pub server_id: ServerId,
 }
 
-pub(crate) struct Link {
+pub(crate) struct CoordinatorSession {
     /// Of the coordinator that let the shard in, if it says.
     pub leader: Option<Position>,
     pub heard: Time,
@@ -103,7 +103,7 @@ impl Membership {
     }
 
     pub fn silence_deadline(&self) -> Time {
-        let deadline = |link: &Link| link.heard + link.silence;
+        let deadline = |link: &CoordinatorSession| link.heard + link.silence;
         self.link.as_ref().map_or(Time::NEVER, deadline)
     }
 
@@ -121,7 +121,7 @@ pub(crate) fn ask_about_lease(
     membership: &Membership,
     leases: &mut Leases,
     lease_id: u64,
-    out: &mut impl Output,
+    out: &mut impl ShardEffects,
 ) {
     if membership.link.is_some() && leases.may_ask(lease_id) {
         let query = member::LeaseQuery { lease_id };

@@ -2,7 +2,7 @@
 
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
-use master::{Config, Identity, Output, Shard, ShardEvent};
+use master::{Config, Identity, Shard, ShardEffects, ShardEvent};
 use test_memory::{allocations, peak_of};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
@@ -18,7 +18,7 @@ struct Replies {
     bad: u64,
 }
 
-impl Output for Replies {
+impl ShardEffects for Replies {
     fn reply(&mut self, _to: ReplyTo, parts: &[&[u8]]) {
         match parts[0][0] {
             0 => self.good += 1,

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use base::time::Time;
 
 use crate::budget::{Audience, Budget, Waiting};
-use crate::connection::{CloseReason, Link};
+use crate::connection::{CloseReason, SendHalf};
 use crate::io::{Io, Limits};
 
 /// One address has at most one part in so many of what is for clients ...
@@ -231,7 +231,7 @@ impl Io {
     /// Ends the connection of an origin with the largest buffers, and others, until so much is about to be free or it has none. Whoever holds
     /// little never pays for those who hold much. False if there was nothing to end.
     fn end_largest(&mut self, origin: Origin, excess: usize) -> bool {
-        let is_meant = |link: &Link| link.origin == origin;
+        let is_meant = |link: &SendHalf| link.origin == origin;
         // The receiving halves of those that are ending go at the end of the round.
         let ending = self.links.iter().flatten();
         let about_to_go: usize = ending
@@ -274,7 +274,7 @@ impl Io {
     }
 
     /// A connection is gone, with all that it held.
-    pub(crate) fn settle_accounts(&mut self, link: &mut Link) {
+    pub(crate) fn settle_accounts(&mut self, link: &mut SendHalf) {
         let origin = link.origin;
         let (held, admitted) = (link.accounted, std::mem::take(&mut link.admitted_bytes));
         self.counters.buffer_bytes -= held as u64;
@@ -290,7 +290,8 @@ impl Io {
     /// True if there was one.
     pub(crate) fn displace(&mut self, now: Time, newcomer: Origin) -> bool {
         let idle_timeout = self.limits.idle_timeout;
-        let is_idle = |link: &Link| link.output.is_empty() && now.since(link.heard) >= idle_timeout;
+        let is_idle =
+            |link: &SendHalf| link.output.is_empty() && now.since(link.heard) >= idle_timeout;
         let mut slot = self.silent_for_longest(is_idle);
         if slot.is_none() {
             let all = self.limits.connections;
@@ -306,7 +307,7 @@ impl Io {
         slot.is_some()
     }
 
-    fn silent_for_longest(&self, is_meant: impl Fn(&Link) -> bool) -> Option<usize> {
+    fn silent_for_longest(&self, is_meant: impl Fn(&SendHalf) -> bool) -> Option<usize> {
         let links = self.links.iter().enumerate();
         let accepted = links
             .filter_map(|(slot, link)| Some((slot, link.as_ref()?)))

@@ -56,13 +56,13 @@ impl fmt::Display for Address {
     }
 }
 
-type Answer = (u64, io::Result<SocketAddrV4>);
+type Resolved = (u64, io::Result<SocketAddrV4>);
 
 /// A thread that asks DNS, started at the first name.
 pub(crate) struct Resolver {
     waker: Arc<Waker>,
     questions: Option<SyncSender<(u64, Address)>>,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: Arc<Mutex<Vec<Resolved>>>,
 }
 
 impl Resolver {
@@ -97,12 +97,12 @@ impl Resolver {
             })
     }
 
-    pub(crate) fn answers(&self) -> Vec<Answer> {
+    pub(crate) fn answers(&self) -> Vec<Resolved> {
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn answer_all(questions: &Receiver<(u64, Address)>, answers: &Mutex<Vec<Answer>>, waker: &Waker) {
+fn answer_all(questions: &Receiver<(u64, Address)>, answers: &Mutex<Vec<Resolved>>, waker: &Waker) {
     while let Ok((connection, address)) = questions.recv() {
         let answer = address.resolve();
         answers

@@ -74,7 +74,7 @@ pub(crate) enum Stage {
 }
 
 /// The sending half, and what is known of the connection as a whole.
-pub(crate) struct Link {
+pub(crate) struct SendHalf {
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) stage: Stage,
@@ -106,7 +106,7 @@ pub(crate) struct Link {
     pub(crate) doomed: Option<Option<CloseReason>>,
 }
 
-impl Link {
+impl SendHalf {
     /// Whether the ends of answers may be lent on it.
     pub(crate) fn takes_loans(&self) -> bool {
         self.protocol == Protocol::Rpc && matches!(self.origin, Origin::Accepted(..))

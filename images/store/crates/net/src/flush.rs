@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 use transport::{Lender, Next, Outbound};
 
-use crate::connection::{CloseReason, Link, send_now};
+use crate::connection::{CloseReason, SendHalf, send_now};
 use crate::io::Io;
 
 impl Io {
@@ -42,7 +42,7 @@ impl Io {
         let before = link.output.pending_bytes();
         let mut failed = None;
         while !link.output.is_empty() && goes_on(&link.output) {
-            let Link {
+            let SendHalf {
                 output,
                 stream,
                 stage,

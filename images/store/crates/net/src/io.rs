@@ -14,7 +14,7 @@ use crate::Options;
 use crate::accounts::{Accounts, Origin};
 use crate::address::{Address, Resolver};
 use crate::clock;
-use crate::connection::{CloseReason, Link, Protocol, Stage, send_now};
+use crate::connection::{CloseReason, Protocol, SendHalf, Stage, send_now};
 use crate::ports::{Outlet, Senders, of_connection};
 use crate::stream::{Peer, Stream};
 use crate::target::Target;
@@ -99,7 +99,7 @@ pub struct FastCounters {
 
 /// The sending side of a reactor.
 pub struct Io {
-    pub(crate) links: Vec<Option<Link>>,
+    pub(crate) links: Vec<Option<SendHalf>>,
     free: Vec<usize>,
     next_serial: u64,
     pub(crate) limits: Limits,
@@ -323,7 +323,7 @@ impl Io {
         link.stream.as_ref().map(Stream::peer)
     }
 
-    pub(crate) fn link(&mut self, slot: usize) -> Option<&mut Link> {
+    pub(crate) fn link(&mut self, slot: usize) -> Option<&mut SendHalf> {
         self.links.get_mut(slot)?.as_mut()
     }
 
@@ -358,7 +358,7 @@ impl Io {
         self.next_serial += 1;
         self.counters.connections += 1;
         self.accounts.of(origin).opened(origin.peer());
-        self.links[slot] = Some(Link {
+        self.links[slot] = Some(SendHalf {
             id,
             protocol,
             stage,
@@ -525,7 +525,7 @@ impl Io {
 
 /// Puts one message into a link's output; large ones go to the kernel first, as far as it takes them. Gives the bytes
 /// that have gone out.
-fn put(link: &mut Link, header: &[u8], parts: &[&[u8]], length: usize) -> io::Result<usize> {
+fn put(link: &mut SendHalf, header: &[u8], parts: &[&[u8]], length: usize) -> io::Result<usize> {
     let mut gone = 0;
     if length >= LONG_BYTES && link.output.is_empty() {
         gone = write_direct(link, header, parts)?;
@@ -535,7 +535,7 @@ fn put(link: &mut Link, header: &[u8], parts: &[&[u8]], length: usize) -> io::Re
 }
 
 /// One gathering write; more parts than the array holds wait for the buffer.
-fn write_direct(link: &mut Link, header: &[u8], parts: &[&[u8]]) -> io::Result<usize> {
+fn write_direct(link: &mut SendHalf, header: &[u8], parts: &[&[u8]]) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); 8];
     slices[0] = IoSlice::new(header);
     let used = parts.len().min(slices.len() - 1);

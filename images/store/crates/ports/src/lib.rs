@@ -63,7 +63,7 @@ pub enum PortsError {
 
 /// Where one port of a program is, as a locator such as `fast+udp:host=10.0.0.2,port=12100,mtu=9000` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PortAddress {
     pub kind: PortKind,
     pub ip: Ipv4Addr,
     /// Of the first lane; lane i has this plus i.
@@ -82,7 +82,7 @@ pub struct Place {
 ///
 /// # Errors
 /// One cannot be read, or is of another protocol than `tcp`, `fast+udp` and `fast+dpdk`.
-pub fn places(lists: &[String]) -> Result<Vec<Place>, PortsError> {
+pub fn places(lists: &[String]) -> Result<Vec<PortAddress>, PortsError> {
     let mut places = Vec::new();
     for list in lists {
         for locator in parse_list(list)? {
@@ -95,7 +95,11 @@ pub fn places(lists: &[String]) -> Result<Vec<Place>, PortsError> {
     Ok(places)
 }
 
-fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Place, PortsError> {
+fn place(
+    locator: &Locator,
+    kind: PortKind,
+    address: SocketAddrV4,
+) -> Result<PortAddress, PortsError> {
     let wrong = |option, text: &str, what| PortsError::Option {
         locator: locator.to_string(),
         option,
@@ -115,7 +119,7 @@ fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Pla
     };
     let prefix_bits = number("prefix", 24)?;
     let prefix_bits = u8::try_from(prefix_bits).ok().filter(|bits| *bits <= 32);
-    Ok(Place {
+    Ok(PortAddress {
         kind,
         ip: *address.ip(),
         udp_port: address.port(),
@@ -129,7 +133,7 @@ fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Pla
 
 /// The ports of a program.
 pub struct Ports {
-    places: Vec<Place>,
+    places: Vec<PortAddress>,
     /// For each place, its device if it is one of DPDK.
     #[cfg(feature = "dpdk")]
     devices: Vec<Option<Device>>,
@@ -159,7 +163,11 @@ impl Ports {
     ///
     /// # Errors
     /// DPDK does not start, or has no such device.
-    pub fn open(places: Vec<Place>, eal: &EalOptions, lanes: u16) -> Result<Ports, PortsError> {
+    pub fn open(
+        places: Vec<PortAddress>,
+        eal: &EalOptions,
+        lanes: u16,
+    ) -> Result<Ports, PortsError> {
         #[cfg(not(feature = "dpdk"))]
         {
             let _ = (eal, lanes);
@@ -379,7 +387,7 @@ const KERNEL: &str = "kernel";
 
 fn udp_lane(
     number: usize,
-    place: &Place,
+    place: &PortAddress,
     udp_port: u16,
     peer_port: Option<u16>,
 ) -> Result<Lane, PortsError> {
@@ -396,7 +404,7 @@ fn udp_lane(
 /// A socket of the kernel, and the locator under which it is reached.
 fn udp_port_of(
     number: usize,
-    place: &Place,
+    place: &PortAddress,
     udp_port: u16,
     audience: Audience,
 ) -> Result<(Port, String), PortsError> {
@@ -418,7 +426,7 @@ fn udp_port_of(
 /// A device for each place that needs one, and what DPDK has in ordinary memory.
 #[cfg(feature = "dpdk")]
 fn devices(
-    places: &[Place],
+    places: &[PortAddress],
     eal: &EalOptions,
     lanes: u16,
 ) -> Result<(Vec<Option<Device>>, usize), PortsError> {

@@ -7,7 +7,7 @@ use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, Listing, Malformed, Status};
 
-use crate::Output;
+use crate::ReplicationEffects;
 use crate::backup::UnderWay;
 use crate::event::ReplicationEvent;
 use crate::replicator::Replicator;
@@ -24,7 +24,7 @@ impl Replicator {
         id: ServerId,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ReplicationEffects,
     ) -> Result<(), Malformed> {
         trace::note(Event::BackupAnswered, 0, id.0);
         let Some(backup) = self.backups.get_mut(&id) else {
@@ -77,7 +77,7 @@ impl Replicator {
                         replica.acknowledged(end, crc);
                         replica.is_closed |= closes;
                     }
-                    None => self.ghost_answered(segment_id, id, (end, crc), closes),
+                    None => self.orphan_answered(segment_id, id, (end, crc), closes),
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Replicator {
         id: ServerId,
         request: UnderWay,
         status: Status,
-        out: &mut impl Output,
+        out: &mut impl ReplicationEffects,
     ) {
         let Some(backup) = self.backups.get_mut(&id) else {
             return;
@@ -118,11 +118,11 @@ impl Replicator {
             replica.open_sent = None;
         }
         self.lose_replica(segment_id, id);
-        self.ghost_refused(segment_id, id);
+        self.orphan_refused(segment_id, id);
     }
 
     /// Says, from time to time, that writes wait because backups have no room.
-    pub(crate) fn tell_of_full_disks(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn tell_of_full_disks(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         let is_waiting = |id: &u64| {
             let head = self.segments.get(id);
             head.is_some_and(|head| head.replicas.len() < self.config.min_replicas)

@@ -10,7 +10,7 @@ use wire::peer::{Held, SERVING_LEASE};
 
 use crate::interruption::Interruptions;
 use crate::request::Request;
-use crate::{BackupInfo, Output};
+use crate::{BackupInfo, ReplicationEffects};
 
 /// Between attempts to connect.
 const RECONNECT: core::ops::RangeInclusive<Duration> =
@@ -24,7 +24,7 @@ const MAX_FREES: usize = 16;
 
 /// How it stands with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ConnectionState {
     Down { retry_at: Time },
     Connecting { since: Time },
     Up,
@@ -41,15 +41,15 @@ pub struct UnderWay {
 #[derive(Debug)]
 pub struct Backup {
     pub info: BackupInfo,
-    pub link: Link,
+    pub link: ConnectionState,
     /// What it holds was asked for on this connection.
     pub list_sent: bool,
     /// It has said so: only then it is known what to send and what to free.
     pub is_listed: bool,
     /// What it holds of this log that is none of its replicas: to be taken for one, or to be freed.
-    pub strays: BTreeMap<u64, Held>,
-    /// Behind the strays that were looked at last.
-    strays_cursor: u64,
+    pub unknown: BTreeMap<u64, Held>,
+    /// Behind the unknown replicas that were looked at last.
+    unknown_cursor: u64,
     retry_delay: Duration,
     pub interruptions: Interruptions,
     /// Whether it could be used once, or an attempt to connect has failed.
@@ -83,13 +83,13 @@ impl Backup {
     pub fn new(info: BackupInfo) -> Backup {
         Backup {
             info,
-            link: Link::Down {
+            link: ConnectionState::Down {
                 retry_at: Time::ZERO,
             },
             list_sent: false,
             is_listed: false,
-            strays: BTreeMap::new(),
-            strays_cursor: 0,
+            unknown: BTreeMap::new(),
+            unknown_cursor: 0,
             retry_delay: *RECONNECT.start(),
             interruptions: Interruptions::default(),
             was_tried: false,
@@ -114,7 +114,7 @@ impl Backup {
     }
 
     pub fn is_up(&self) -> bool {
-        self.link == Link::Up
+        self.link == ConnectionState::Up
     }
 
     /// Whether it is known what it holds, so that it can be told what to hold.
@@ -152,7 +152,7 @@ impl Backup {
     }
 
     pub fn connected(&mut self) {
-        self.link = Link::Up;
+        self.link = ConnectionState::Up;
         self.list_sent = false;
         self.is_listed = false;
         self.retry_delay = *RECONNECT.start();
@@ -160,19 +160,19 @@ impl Backup {
 
     /// The connection broke, and what is there is waited for.
     pub fn reconnect_at_once(&mut self, now: Time) {
-        self.link = Link::Down { retry_at: now };
+        self.link = ConnectionState::Down { retry_at: now };
     }
 
     /// Whatever was under way may have arrived or not.
     pub fn disconnected(&mut self, now: Time) {
-        self.link = Link::Down {
+        self.link = ConnectionState::Down {
             retry_at: now + self.retry_delay,
         };
         self.was_tried = true;
         self.is_listed = false;
         // A promise that was asked for will not come any more.
         self.asked = None;
-        self.strays.clear();
+        self.unknown.clear();
         self.retry_delay = (self.retry_delay * 2).min(*RECONNECT.end());
         self.under_way_bytes = 0;
         self.background_bytes = 0;
@@ -183,7 +183,13 @@ impl Backup {
         }
     }
 
-    pub fn send(&mut self, now: Time, what: Request, parts: &[&[u8]], out: &mut impl Output) {
+    pub fn send(
+        &mut self,
+        now: Time,
+        what: Request,
+        parts: &[&[u8]],
+        out: &mut impl ReplicationEffects,
+    ) {
         assert!(self.is_up(), "requests go out on a connection");
         let nonce = self.next_nonce;
         let newest = self.under_way.back();
@@ -234,7 +240,7 @@ impl Backup {
     /// For how long it has not answered what it was asked first of all that is under way, or an attempt to connect. Keep-alives count: without its promises the
     /// master serves no more than without its acknowledgements.
     pub fn waited(&self, now: Time) -> Duration {
-        if let Link::Connecting { since } = self.link {
+        if let ConnectionState::Connecting { since } = self.link {
             return now.since(since);
         }
         let oldest = self.under_way.front();
@@ -269,24 +275,24 @@ impl Backup {
         }
     }
 
-    /// Some of its strays, other ones each time.
-    pub fn next_strays(&mut self, count: usize) -> Vec<(u64, Held)> {
-        let from = self.strays.range(self.strays_cursor..);
-        let again = self.strays.range(..self.strays_cursor);
+    /// Some of its unknown replicas, other ones each time.
+    pub fn next_unknown(&mut self, count: usize) -> Vec<(u64, Held)> {
+        let from = self.unknown.range(self.unknown_cursor..);
+        let again = self.unknown.range(..self.unknown_cursor);
         let next: Vec<(u64, Held)> = from
             .chain(again)
             .take(count)
             .map(|(&segment_id, &held)| (segment_id, held))
             .collect();
-        self.strays_cursor = next.last().map_or(0, |(segment_id, _)| segment_id + 1);
+        self.unknown_cursor = next.last().map_or(0, |(segment_id, _)| segment_id + 1);
         next
     }
 
-    /// Whether it could be sent this segment: nothing of it is there that must be freed first, or could be taken as it is. A stray open head
+    /// Whether it could be sent this segment: nothing of it is there that must be freed first, or could be taken as it is. An open head that the log does not know
     /// is completed.
     pub fn has_place_for(&self, segment_id: u64) -> bool {
-        let stray = self.strays.get(&segment_id);
-        !self.is_freeing(segment_id) && stray.is_none_or(|held| *held == Held::OpenHead)
+        let unknown = self.unknown.get(&segment_id);
+        !self.is_freeing(segment_id) && unknown.is_none_or(|held| *held == Held::OpenHead)
     }
 
     /// Whether a replica of this segment is still to be freed there, so that no other can be put.

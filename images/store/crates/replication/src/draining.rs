@@ -103,9 +103,9 @@ impl Replicator {
             let is_unknown = !backup.is_ready() && segment.is_awaited();
             segment.replica(id).is_some() || is_unknown && !is_safe_elsewhere(segment)
         };
-        let ghosts = self.floor.ghosts.iter();
-        let ghosts = ghosts.filter(|ghost| ghost.replica.backup == id).count();
+        let orphans = self.floor.orphans.iter();
+        let orphans = orphans.filter(|orphan| orphan.replica.backup == id).count();
         let segments = self.segments.values().filter(is_needed).count();
-        (segments + ghosts + backup.strays.len()) as u64
+        (segments + orphans + backup.unknown.len()) as u64
     }
 }

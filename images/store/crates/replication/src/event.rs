@@ -7,7 +7,7 @@ use base::level::Level;
 
 use crate::request::Request;
 
-/// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
+/// Given to [`crate::ReplicationEffects::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicationEvent {
     /// A backup cannot hold a segment of this log.

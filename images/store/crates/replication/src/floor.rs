@@ -8,7 +8,7 @@ use crate::segment::Replica;
 
 /// A replica of a head that was given up while it was open. Until the floor is above it, a recovery could believe it.
 #[derive(Debug)]
-pub struct Ghost {
+pub struct Orphan {
     pub segment_id: u64,
     pub replica: Replica,
     /// From when on its backup keeps the log from recovery, as far as was known when it was given up.
@@ -25,19 +25,19 @@ pub struct Floor {
     pub raised: Option<u64>,
     /// What it was asked to note.
     asked: Option<u64>,
-    pub ghosts: Vec<Ghost>,
+    pub orphans: Vec<Orphan>,
 }
 
 impl Floor {
     /// Whether the head `segment_id`, and nothing older, may be found open.
     pub fn covers(&self, segment_id: u64) -> bool {
-        let is_below = |ghost: &Ghost| ghost.segment_id < segment_id;
-        self.raised.is_some() && !self.ghosts.iter().any(is_below)
+        let is_below = |orphan: &Orphan| orphan.segment_id < segment_id;
+        self.raised.is_some() && !self.orphans.iter().any(is_below)
     }
 
     /// Whether what this head holds can count: no replica of it or of an older one was given up that a recovery would believe instead.
     pub fn lets_be_durable(&self, segment_id: u64) -> bool {
-        self.covers(segment_id) && !self.is_haunted(segment_id)
+        self.covers(segment_id) && !self.has_orphans(segment_id)
     }
 
     /// Whether an open replica of this head would be believed.
@@ -46,17 +46,17 @@ impl Floor {
     }
 
     /// Whether a replica of this head was given up: nothing more counts as durable there until the floor is above it.
-    pub fn is_haunted(&self, segment_id: u64) -> bool {
-        self.ghosts
+    pub fn has_orphans(&self, segment_id: u64) -> bool {
+        self.orphans
             .iter()
-            .any(|ghost| ghost.segment_id == segment_id)
+            .any(|orphan| orphan.segment_id == segment_id)
     }
 
     /// Whether a backup's replica of this head was given up.
-    pub fn has_ghost(&self, segment_id: u64, backup: ServerId) -> bool {
-        self.ghosts
+    pub fn has_orphan(&self, segment_id: u64, backup: ServerId) -> bool {
+        self.orphans
             .iter()
-            .any(|ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup)
+            .any(|orphan| orphan.segment_id == segment_id && orphan.replica.backup == backup)
     }
 
     /// Whether to ask for a floor now; each is asked for once.
@@ -73,52 +73,53 @@ impl Floor {
         self.asked.filter(|&asked| Some(asked) > self.raised)
     }
 
-    pub fn ghost_mut(&mut self, segment_id: u64, backup: ServerId) -> Option<&mut Ghost> {
-        self.ghosts
+    pub fn orphan_mut(&mut self, segment_id: u64, backup: ServerId) -> Option<&mut Orphan> {
+        self.orphans
             .iter_mut()
-            .find(|ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup)
+            .find(|orphan| orphan.segment_id == segment_id && orphan.replica.backup == backup)
     }
 
     /// A head was discarded, and its replicas were given up.
     pub fn keep_bytes(&mut self, segment_id: u64, bytes: &[u8]) {
-        let ghosts = self.ghosts.iter_mut();
-        for ghost in ghosts.filter(|ghost| ghost.segment_id == segment_id) {
-            ghost.discarded = Some(bytes.to_vec());
+        let orphans = self.orphans.iter_mut();
+        for orphan in orphans.filter(|orphan| orphan.segment_id == segment_id) {
+            orphan.discarded = Some(bytes.to_vec());
         }
     }
 
-    /// The ghost of a segment at a backup, which gets its place among the replicas again, as far as it is known how to go on with it.
+    /// The orphan of a segment at a backup, which gets its place among the replicas again, as far as it is known how to go on with it.
     pub fn revive(&mut self, segment_id: u64, backup: ServerId) -> Option<Replica> {
-        let ghost = self.ghost_mut(segment_id, backup)?;
-        if !ghost.is_in_step {
+        let orphan = self.orphan_mut(segment_id, backup)?;
+        if !orphan.is_in_step {
             return None;
         }
-        self.lay(segment_id, backup).map(|ghost| ghost.replica)
+        self.take_orphan(segment_id, backup)
+            .map(|orphan| orphan.replica)
     }
 
     /// A backup's replica of this head misleads nobody any more.
-    pub fn lay(&mut self, segment_id: u64, backup: ServerId) -> Option<Ghost> {
+    pub fn take_orphan(&mut self, segment_id: u64, backup: ServerId) -> Option<Orphan> {
         let is_it =
-            |ghost: &Ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup;
-        let at = self.ghosts.iter().position(is_it)?;
-        Some(self.ghosts.swap_remove(at))
+            |orphan: &Orphan| orphan.segment_id == segment_id && orphan.replica.backup == backup;
+        let at = self.orphans.iter().position(is_it)?;
+        Some(self.orphans.swap_remove(at))
     }
 
     /// A backup has said what it holds. Of what it had acknowledged and holds no more it gets a copy at most: a recovery would believe an open head with
     /// a part of it.
     pub fn listed(&mut self, backup: ServerId, is_there: impl Fn(u64) -> bool) {
-        let ghosts = self.ghosts.iter_mut();
-        for ghost in ghosts.filter(|ghost| ghost.replica.backup == backup) {
-            if ghost.replica.is_open() && !is_there(ghost.segment_id) {
-                ghost.replica = Replica::new(backup, Role::Side);
+        let orphans = self.orphans.iter_mut();
+        for orphan in orphans.filter(|orphan| orphan.replica.backup == backup) {
+            if orphan.replica.is_open() && !is_there(orphan.segment_id) {
+                orphan.replica = Replica::new(backup, Role::Side);
             }
         }
     }
 
-    /// Ghosts that are laid by this.
-    pub fn raise(&mut self, segment_id: u64) -> Vec<Ghost> {
+    /// Orphans that count no more from then on.
+    pub fn raise(&mut self, segment_id: u64) -> Vec<Orphan> {
         self.raised = self.raised.max(Some(segment_id));
-        let laid = |ghost: &mut Ghost| Some(ghost.segment_id) < self.raised;
-        self.ghosts.extract_if(.., laid).collect()
+        let counts_no_more = |orphan: &mut Orphan| Some(orphan.segment_id) < self.raised;
+        self.orphans.extract_if(.., counts_no_more).collect()
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use base::time::Time;
 use log::Log;
 
-use crate::Output;
+use crate::ReplicationEffects;
 use crate::replicator::Replicator;
 
 /// A head with fewer replicas than wanted, or more, is replaced no more often than this.
@@ -45,7 +45,7 @@ impl Replicator {
     }
 
     /// Asks for the open floor that the present head needs, once everything older is closed.
-    pub(crate) fn ask_for_floor(&mut self, out: &mut impl Output) {
+    pub(crate) fn ask_for_floor(&mut self, out: &mut impl ReplicationEffects) {
         let Some(&id) = self.heads.back() else { return };
         if self.floor.covers(id) || !self.segments[&id].all_open() {
             return;

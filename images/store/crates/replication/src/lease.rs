@@ -25,9 +25,9 @@ impl Replicator {
         if !self.heads.iter().any(is_open) {
             return Time::ZERO;
         }
-        let ghosts = self.floor.ghosts.iter();
-        let ghosts = ghosts.map(|ghost| self.lease_of(&ghost.replica).max(ghost.lease_from));
-        let from = self.candidate_leases().chain(ghosts).min();
+        let orphans = self.floor.orphans.iter();
+        let orphans = orphans.map(|orphan| self.lease_of(&orphan.replica).max(orphan.lease_from));
+        let from = self.candidate_leases().chain(orphans).min();
         from.map_or(Time::ZERO, |from| from + SERVING_LEASE)
     }
 

@@ -12,10 +12,10 @@ mod draining;
 mod durability;
 mod event;
 mod floor;
-mod ghosts;
 mod heads;
 mod interruption;
 mod lease;
+mod orphans;
 mod placement;
 mod placing;
 mod random;
@@ -25,7 +25,7 @@ mod resuming;
 mod segment;
 mod sending;
 mod slow;
-mod strays;
+mod unknown;
 
 pub use config::Config;
 pub use event::ReplicationEvent;
@@ -55,7 +55,7 @@ pub struct BackupInfo {
 }
 
 /// What a replicator wants done. None of it may call back before it returns.
-pub trait Output {
+pub trait ReplicationEffects {
     /// Begins to connect; [`Replicator::connected`] or [`Replicator::disconnected`] tells the outcome.
     fn connect_backup(&mut self, backup: ServerId, locator: &str);
     /// Closes a connection, or gives it up; nothing about it is reported any more.

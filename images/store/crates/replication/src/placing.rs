@@ -15,7 +15,7 @@ impl Replicator {
         let Some(segment) = self.segments.get(&segment_id) else {
             return;
         };
-        let is_first = segment.replicas.is_empty() && !self.floor.is_haunted(segment_id);
+        let is_first = segment.replicas.is_empty() && !self.floor.has_orphans(segment_id);
         let is_open_head = segment.role == Role::Head && !segment.is_closed;
         // An open head gets all of its replicas at once, and never another one. (It is asked for with every append: nothing is allocated.)
         let has_all = !segment.is_settled && segment.replicas.len() >= self.config.replicas;
@@ -50,9 +50,9 @@ impl Replicator {
             backup.replica_count += 1;
             self.last_resorts += u64::from(backup.info.is_draining);
             // What is there of it already is completed.
-            let is_there = backup.strays.remove(&segment_id).is_some();
-            let ghost = self.floor.revive(segment_id, id);
-            let replica = ghost.unwrap_or_else(|| {
+            let is_there = backup.unknown.remove(&segment_id).is_some();
+            let orphan = self.floor.revive(segment_id, id);
+            let replica = orphan.unwrap_or_else(|| {
                 if is_there {
                     Replica::of_open_head(id)
                 } else {

@@ -8,13 +8,13 @@ use base::time::Time;
 use log::{Change, Log, LogPosition};
 use wire::peer::Role;
 
-use crate::backup::{Backup, Link};
+use crate::backup::{Backup, ConnectionState};
 use crate::config::Config;
 use crate::event::ReplicationEvent;
-use crate::floor::{Floor, Ghost};
+use crate::floor::{Floor, Orphan};
 use crate::random::Random;
 use crate::segment::{Replica, Segment};
-use crate::{BackupInfo, Output};
+use crate::{BackupInfo, ReplicationEffects};
 
 /// A connection on which a request waits for longer is closed, and an attempt to connect that takes longer is given up.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
@@ -58,8 +58,8 @@ pub struct Replicator {
     pub(crate) repair_at: Time,
     /// Copies that nobody waits for go out a piece at a time.
     pub(crate) yields_to_replay: bool,
-    /// When to look at some of the strays again.
-    pub(crate) strays_at: Time,
+    /// When to look at some of the unknown replicas again.
+    pub(crate) unknown_at: Time,
     /// That disks are full is not said again before this.
     pub(crate) full_told_until: Time,
     pub(crate) random: Random,
@@ -86,7 +86,7 @@ impl Replicator {
             more_replicas_at: Time::ZERO,
             repair_at: Time::ZERO,
             yields_to_replay: false,
-            strays_at: Time::ZERO,
+            unknown_at: Time::ZERO,
             full_told_until: Time::ZERO,
             last_resorts: 0,
         }
@@ -147,7 +147,7 @@ impl Replicator {
 
     /// The backups that are alive, as the coordinator says. What was on others is lost until they are back. Of two processes of one server the
     /// younger counts: they would have the same storage.
-    pub fn set_backups(&mut self, backups: Vec<BackupInfo>, out: &mut impl Output) {
+    pub fn set_backups(&mut self, backups: Vec<BackupInfo>, out: &mut impl ReplicationEffects) {
         let is_superseded = |id: &ServerId| {
             let mut others = backups.iter().map(|info| info.id);
             others.any(|other| other.index() == id.index() && other.generation() > id.generation())
@@ -175,7 +175,7 @@ impl Replicator {
         }
     }
 
-    fn set_backup(&mut self, info: BackupInfo, out: &mut impl Output) {
+    fn set_backup(&mut self, info: BackupInfo, out: &mut impl ReplicationEffects) {
         let (id, needed) = (info.id, self.config.segment_bytes);
         let (is_retired, is_draining) = (info.is_retired, info.is_draining);
         if info.segment_bytes < needed && !self.backups.contains_key(&id) {
@@ -201,7 +201,7 @@ impl Replicator {
     }
 
     /// A backup's storage has failed.
-    pub(crate) fn retire(&mut self, id: ServerId, out: &mut impl Output) {
+    pub(crate) fn retire(&mut self, id: ServerId, out: &mut impl ReplicationEffects) {
         let Some(backup) = self.backups.get_mut(&id) else {
             return;
         };
@@ -211,7 +211,7 @@ impl Replicator {
                 host: backup.info.host.clone(),
             });
         }
-        backup.strays.clear();
+        backup.unknown.clear();
         self.lose_replicas(id, |_| true);
     }
 
@@ -222,7 +222,7 @@ impl Replicator {
     }
 
     /// There is a coordinator again, or another one.
-    pub fn coordinator_found(&mut self, out: &mut impl Output) {
+    pub fn coordinator_found(&mut self, out: &mut impl ReplicationEffects) {
         if let Some(segment_id) = self.floor.ask_again() {
             out.raise_open_floor(segment_id);
         }
@@ -267,7 +267,7 @@ impl Replicator {
         if haunts {
             self.wants_new_head |= self.heads.back() == Some(&segment_id);
             let lease_from = self.lease_of(&replica);
-            self.floor.ghosts.push(Ghost {
+            self.floor.orphans.push(Orphan {
                 segment_id,
                 replica,
                 lease_from,
@@ -282,7 +282,7 @@ impl Replicator {
 
     /// Follows the log, sends what is new to all backups, and tells the log what is durable and settled. The driver calls this after each batch of
     /// events, and at the time that it answers.
-    pub fn pump(&mut self, now: Time, log: &mut Log, out: &mut impl Output) -> Time {
+    pub fn pump(&mut self, now: Time, log: &mut Log, out: &mut impl ReplicationEffects) -> Time {
         if self.is_deposed {
             return Time::NEVER;
         }
@@ -293,7 +293,7 @@ impl Replicator {
         self.follow(log, out);
         self.replace_head(now, log);
         self.follow(log, out);
-        self.claim_strays(now, log);
+        self.claim_unknown(now, log);
         self.send_all(now, log, out);
         self.ask_for_floor(out);
         self.settle(now, log);
@@ -305,18 +305,18 @@ impl Replicator {
         self.next_deadline(now)
     }
 
-    fn reconnect(&mut self, now: Time, out: &mut impl Output) {
+    fn reconnect(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         for backup in self.backups.values_mut() {
-            if let Link::Down { retry_at } = backup.link
+            if let ConnectionState::Down { retry_at } = backup.link
                 && retry_at <= now
             {
-                backup.link = Link::Connecting { since: now };
+                backup.link = ConnectionState::Connecting { since: now };
                 out.connect_backup(backup.info.id, &backup.info.locator);
             }
         }
     }
 
-    fn follow(&mut self, log: &mut Log, out: &mut impl Output) {
+    fn follow(&mut self, log: &mut Log, out: &mut impl ReplicationEffects) {
         while let Some(change) = log.take_change() {
             match change {
                 Change::Opened { segment_id, role } => {
@@ -355,7 +355,7 @@ impl Replicator {
         self.unfinished.remove(&segment_id);
     }
 
-    fn free(&mut self, segment_id: u64, _out: &mut impl Output) {
+    fn free(&mut self, segment_id: u64, _out: &mut impl ReplicationEffects) {
         self.unfinished.remove(&segment_id);
         let Some(segment) = self.segments.remove(&segment_id) else {
             return;

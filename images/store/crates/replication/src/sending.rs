@@ -8,8 +8,8 @@ use base::time::Time;
 use log::Log;
 use wire::peer::{Append, Free, KeepAlive, List, ReplicaId, Role};
 
-use crate::Output;
-use crate::backup::{Backup, Link};
+use crate::ReplicationEffects;
+use crate::backup::{Backup, ConnectionState};
 use crate::floor::Floor;
 use crate::replicator::{Replicator, STUCK};
 use crate::request::Request;
@@ -17,7 +17,7 @@ use crate::segment::{Replica, Segment, Sums};
 
 impl Replicator {
     /// Sends what the log has that backups do not have.
-    pub(crate) fn send_all(&mut self, now: Time, log: &Log, out: &mut impl Output) {
+    pub(crate) fn send_all(&mut self, now: Time, log: &Log, out: &mut impl ReplicationEffects) {
         for at in 0..self.heads.len() {
             let id = self.heads[at];
             self.place(now, id);
@@ -25,7 +25,7 @@ impl Replicator {
             let window_bytes = self.config.window_bytes();
             self.send_segment(now, id, may_close, window_bytes, log, out);
         }
-        self.send_ghosts(now, log, out);
+        self.send_orphans(now, log, out);
         let window_bytes = match self.yields_to_replay {
             true => self.config.copy_bytes,
             false => self.config.window_bytes(),
@@ -74,7 +74,7 @@ impl Replicator {
         may_close: bool,
         window_bytes: u32,
         log: &Log,
-        out: &mut impl Output,
+        out: &mut impl ReplicationEffects,
     ) {
         let (log_id, copy_bytes) = (self.config.log, self.config.copy_bytes);
         let append_bytes = self.config.append_bytes();
@@ -108,7 +108,7 @@ impl Replicator {
     }
 
     /// Asks backups that have connected what they hold, before anything else.
-    pub(crate) fn send_lists(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn send_lists(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         let list = List {
             log: self.config.log,
         };
@@ -119,7 +119,7 @@ impl Replicator {
         }
     }
 
-    pub(crate) fn send_frees(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn send_frees(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         for backup in self.backups.values_mut() {
             while let Some(segment_id) = backup.next_free() {
                 let replica = ReplicaId {
@@ -132,7 +132,7 @@ impl Replicator {
         }
     }
 
-    pub(crate) fn send_keep_alives(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn send_keep_alives(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         let message = KeepAlive {
             log: self.config.log,
         };
@@ -150,9 +150,9 @@ impl Replicator {
     /// When to pump again though nothing happens.
     pub(crate) fn next_deadline(&self, now: Time) -> Time {
         let retry = self.backups.values().map(|backup| match backup.link {
-            Link::Down { retry_at } => retry_at,
-            Link::Connecting { since } => since + STUCK,
-            Link::Up => backup.avoided_until(now),
+            ConnectionState::Down { retry_at } => retry_at,
+            ConnectionState::Connecting { since } => since + STUCK,
+            ConnectionState::Up => backup.avoided_until(now),
         });
         let interrupted = self.backups.values();
         let interrupted = interrupted.map(|backup| backup.interruptions.deadline());
@@ -160,7 +160,7 @@ impl Replicator {
             .filter_map(|id| self.backups.get(&id))
             .filter(|backup| backup.is_up());
         // Slow backups are looked for as often as promises are renewed.
-        let strays = self.strays_due();
+        let unknown = self.unknown_due();
         let renewals = up.map(|backup| {
             backup
                 .keep_alive_due()
@@ -172,7 +172,7 @@ impl Replicator {
         retry
             .chain(renewals)
             .chain(interrupted)
-            .chain([strays])
+            .chain([unknown])
             .chain(repair)
             .min()
             .unwrap_or(Time::NEVER)
@@ -194,8 +194,8 @@ fn promising<'a>(
     let heads = heads.iter().filter_map(|id| segments.get(id));
     let replicas = heads.flat_map(|head| &head.replicas);
     let candidates = replicas.filter(|replica| replica.is_candidate());
-    let ghosts = floor.ghosts.iter().map(|ghost| ghost.replica.backup);
-    candidates.map(|replica| replica.backup).chain(ghosts)
+    let orphans = floor.orphans.iter().map(|orphan| orphan.replica.backup);
+    candidates.map(|replica| replica.backup).chain(orphans)
 }
 
 /// Sends one segment to one backup.
@@ -217,7 +217,7 @@ impl Sender<'_> {
         sums: &mut Sums,
         backup: &mut Backup,
         window_bytes: u32,
-        out: &mut impl Output,
+        out: &mut impl ReplicationEffects,
     ) {
         while backup.has_window(window_bytes) && self.send_next(replica, sums, backup, out) {}
     }
@@ -228,7 +228,7 @@ impl Sender<'_> {
         replica: &mut Replica,
         sums: &mut Sums,
         backup: &mut Backup,
-        out: &mut impl Output,
+        out: &mut impl ReplicationEffects,
     ) -> bool {
         let segment_id = self.id.segment_id;
         let (offset, length) = (replica.sent_bytes, self.data.len() as u32);

@@ -6,7 +6,7 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::peer::Role;
 
-use crate::Output;
+use crate::ReplicationEffects;
 use crate::backup::Backup;
 use crate::replicator::{Replicator, STUCK};
 use crate::segment::Replica;
@@ -20,7 +20,7 @@ const SLOW_FACTOR: u32 = 10;
 
 impl Replicator {
     /// Gives up replicas of heads on backups that are much slower than their peers, and connections on which nothing moves.
-    pub(crate) fn look_for_slow_backups(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn look_for_slow_backups(&mut self, now: Time, out: &mut impl ReplicationEffects) {
         let mut stuck = Vec::new();
         for backup in self
             .backups

@@ -3,8 +3,8 @@
 
 mod backup;
 mod draining;
-mod ghosts;
 mod interruption;
+mod orphans;
 mod returning;
 mod store;
 mod world;

@@ -7,10 +7,10 @@ use base::level::Level;
 use master::ShardEvent;
 use wire::peer::Malformed;
 
-/// Given to [`crate::Output::report_server`]; [`fmt::Display`] writes the line of the log.
+/// Given to [`crate::ServerEffects::report_server`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// A driver's way to keep all events of a server in one order: they come by [`master::Output::report`].
+    /// A driver's way to keep all events of a server in one order: they come by [`master::ShardEffects::report`].
     Shard(ShardEvent),
     Backup(BackupEvent),
     /// Why the connection of a peer was closed.

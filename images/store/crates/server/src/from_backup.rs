@@ -7,7 +7,7 @@ use base::ids::ReplyTo;
 use wire::member::{ToCoordinator, shard};
 use wire::peer::Answer;
 
-use crate::output::Output;
+use crate::effects::ServerEffects;
 use crate::report;
 
 /// Requests of each connection that are not answered yet.
@@ -19,7 +19,7 @@ pub(crate) struct FromBackup<'a, O> {
     pub waiting: &'a mut Waiting,
 }
 
-impl<O: Output> backup::Output for FromBackup<'_, O> {
+impl<O: ServerEffects> backup::BackupEffects for FromBackup<'_, O> {
     fn answer(&mut self, to: ReplyTo, answer: Answer) {
         // A connection that is gone is not counted any more.
         if let Some(waiting) = self.waiting.get_mut(&to.connection) {

@@ -24,7 +24,7 @@ pub trait Dial {
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ConnectionRole {
     /// To the client port of another server.
     Server,
     /// To another server's backup.
@@ -65,7 +65,7 @@ pub struct Links {
     /// Connections that were open when they were asked for: their masters are told in the next round.
     pub opened: Vec<(u64, Channel, ServerId)>,
     /// Their numbers are this program's own, so a map without a secret will do.
-    by_connection: Map<u64, Link>,
+    by_connection: Map<u64, ConnectionRole>,
     backups: BTreeMap<(Channel, ServerId), u64>,
     /// Backups that cannot even be tried: their masters are told in the next round.
     pub unreachable: Vec<(Channel, ServerId)>,
@@ -97,7 +97,7 @@ impl Links {
     ) -> bool {
         if let Some((connection, _)) = self.ready.remove(&(channel, backup)) {
             self.by_connection.remove(&connection);
-            self.add(connection, Link::Backup(channel, backup));
+            self.add(connection, ConnectionRole::Backup(channel, backup));
             self.opened.push((connection, channel, backup));
             return true;
         }
@@ -109,10 +109,10 @@ impl Links {
             alternatives,
             is_open: false,
         };
-        self.try_first(Link::Backup(channel, backup), ways, dial)
+        self.try_first(ConnectionRole::Backup(channel, backup), ways, dial)
     }
 
-    fn try_first(&mut self, link: Link, ways: Ways, dial: &mut impl Dial) -> bool {
+    fn try_first(&mut self, link: ConnectionRole, ways: Ways, dial: &mut impl Dial) -> bool {
         let first = ways.alternatives.front();
         let Some(connection) = first.and_then(|first| dial.dial(first)) else {
             return false;
@@ -150,7 +150,7 @@ impl Links {
         &mut self,
         now: Time,
         connection: u64,
-        link: Link,
+        link: ConnectionRole,
         dial: &mut impl Dial,
     ) -> bool {
         let Some(mut ways) = self.ways.remove(&connection) else {
@@ -166,7 +166,7 @@ impl Links {
             }
             return false;
         }
-        if matches!(link, Link::Trial(..)) || !ways.alternatives.is_empty() {
+        if matches!(link, ConnectionRole::Trial(..)) || !ways.alternatives.is_empty() {
             self.paths.failed(now, &failed);
         }
         !ways.alternatives.is_empty() && self.try_first(link, ways, dial)
@@ -212,7 +212,7 @@ impl Links {
                     alternatives: VecDeque::from([better]),
                     is_open: false,
                 };
-                self.try_first(Link::Trial(channel, backup), ways, dial);
+                self.try_first(ConnectionRole::Trial(channel, backup), ways, dial);
             }
             None => {}
         }
@@ -272,22 +272,22 @@ impl Links {
             .collect()
     }
 
-    pub fn add(&mut self, connection: u64, link: Link) {
+    pub fn add(&mut self, connection: u64, link: ConnectionRole) {
         self.by_connection.insert(connection, link);
-        if let Link::Backup(channel, backup) = link {
+        if let ConnectionRole::Backup(channel, backup) = link {
             self.backups.insert((channel, backup), connection);
         }
     }
 
     /// `None`: a client's.
-    pub fn get(&self, connection: u64) -> Option<Link> {
+    pub fn get(&self, connection: u64) -> Option<ConnectionRole> {
         self.by_connection.get(&connection).copied()
     }
 
-    pub fn remove(&mut self, connection: u64) -> Option<Link> {
+    pub fn remove(&mut self, connection: u64) -> Option<ConnectionRole> {
         let link = self.by_connection.remove(&connection)?;
         self.ways.remove(&connection);
-        if let Link::Backup(channel, backup) = link
+        if let ConnectionRole::Backup(channel, backup) = link
             && self.backups.get(&(channel, backup)) == Some(&connection)
         {
             self.backups.remove(&(channel, backup));
@@ -315,17 +315,17 @@ mod tests {
         let backup = ServerId::new(3, 1);
         let key = (Channel::Replication, backup);
         let mut links = Links::new(vec!["tcp"], 0);
-        links.add(7, Link::Trial(key.0, backup));
+        links.add(7, ConnectionRole::Trial(key.0, backup));
         links.ready.insert(key, (7, Time(1)));
         // It ends before its master asks for it.
         links.remove(7);
         links.faster_failed(Time(2), key.0, backup);
         assert!(links.ready.is_empty());
         // It ends after that, and before its master is told that it is open.
-        links.add(8, Link::Backup(key.0, backup));
+        links.add(8, ConnectionRole::Backup(key.0, backup));
         links.opened.push((8, key.0, backup));
         links.remove(8);
-        links.add(9, Link::Backup(key.0, backup));
+        links.add(9, ConnectionRole::Backup(key.0, backup));
         assert_eq!(links.take_opened(), []);
         links.opened.push((9, key.0, backup));
         assert_eq!(links.take_opened(), [key]);
@@ -345,7 +345,10 @@ mod tests {
                 alternatives: VecDeque::new(),
                 is_open,
             };
-            links.add(connection, Link::Backup(channel, backup(connection as u32)));
+            links.add(
+                connection,
+                ConnectionRole::Backup(channel, backup(connection as u32)),
+            );
             links.ways.insert(connection, ways);
         }
         let mut reached = links.reached();
@@ -359,16 +362,16 @@ mod tests {
     fn a_backup_has_one_connection_for_each_purpose() {
         let backup = ServerId::new(3, 1);
         let mut links = Links::new(vec!["tcp"], 0);
-        links.add(1, Link::Backup(Channel::Replication, backup));
-        links.add(2, Link::Backup(Channel::Recovery, backup));
-        links.add(3, Link::Peer);
+        links.add(1, ConnectionRole::Backup(Channel::Replication, backup));
+        links.add(2, ConnectionRole::Backup(Channel::Recovery, backup));
+        links.add(3, ConnectionRole::Peer);
         assert_eq!(links.of_backup(Channel::Recovery, backup), Some(2));
-        assert_eq!(links.get(3), Some(Link::Peer));
+        assert_eq!(links.get(3), Some(ConnectionRole::Peer));
         assert_eq!(links.remove_backup(Channel::Replication, backup), Some(1));
         assert_eq!(links.get(1), None);
         assert_eq!(links.remove_backup(Channel::Replication, backup), None);
         // A new connection counts, whatever becomes of the old one.
-        links.add(4, Link::Backup(Channel::Recovery, backup));
+        links.add(4, ConnectionRole::Backup(Channel::Recovery, backup));
         assert!(links.remove(2).is_some());
         assert_eq!(links.of_backup(Channel::Recovery, backup), Some(4));
     }

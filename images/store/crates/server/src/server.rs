@@ -13,10 +13,10 @@ use wire::member::{self, Refused, RefusedReason, ToCoordinator, coordinator, sha
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
+use crate::effects::ServerEffects;
 use crate::end::End;
 use crate::event::ServerEvent;
 use crate::from_backup::Waiting;
-use crate::output::Output;
 use crate::reads::Reads;
 use crate::report::Reports;
 use crate::stage::Stage;
@@ -121,7 +121,7 @@ impl<S: Storage> Server<S> {
         &mut self,
         now: Time,
         message: member::ToShard,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) -> Session {
         use coordinator::Kind;
         match message.kind {
@@ -161,7 +161,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// What a shard has no part in.
-    fn backup_order(&mut self, now: Time, kind: coordinator::Kind, out: &mut impl Output) {
+    fn backup_order(&mut self, now: Time, kind: coordinator::Kind, out: &mut impl ServerEffects) {
         match kind {
             coordinator::Kind::FenceLog(log) => self.fence_log(now, ServerId(log.log), out),
             coordinator::Kind::ForgetLogs(logs) => self.forget_logs(&logs.logs, out),
@@ -180,7 +180,7 @@ impl<S: Storage> Server<S> {
         now: Time,
         cluster_id: u64,
         message: member::ToShard,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) -> Session {
         let session = self.shard.coordinator_message(now, message, out);
         if session == Session::Continue {
@@ -194,7 +194,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// The backup's storage is of the format of which the master's log is.
-    fn use_format(&mut self, out: &mut impl Output) {
+    fn use_format(&mut self, out: &mut impl ServerEffects) {
         let format = self.shard.format();
         self.with_backup(out, |backup, _| backup.activate(format));
     }
@@ -211,12 +211,12 @@ impl<S: Storage> Server<S> {
         self.shard.coordinator_lost(now);
     }
 
-    fn fence_log(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
+    fn fence_log(&mut self, now: Time, log: ServerId, out: &mut impl ServerEffects) {
         // Without an open storage there is nothing to fence yet: the coordinator asks again when it has the backup's report.
         self.with_backup(out, |backup, out| backup.begin_recovery(now, log, out));
     }
 
-    fn forget_logs(&mut self, logs: &[u64], out: &mut impl Output) {
+    fn forget_logs(&mut self, logs: &[u64], out: &mut impl ServerEffects) {
         let own = self.shard.server_id();
         for log in logs.iter().copied().map(ServerId) {
             if log == own {
@@ -246,17 +246,23 @@ impl<S: Storage> Server<S> {
     }
 
     /// See [`Shard::request`].
-    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    pub fn request(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl ServerEffects,
+    ) {
         self.shard.request(now, to, payload, out);
     }
 
     /// See [`Shard::advance_durable`].
-    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl ServerEffects) {
         self.shard.advance_durable(position, out);
     }
 
     /// See [`Shard::server_connected`].
-    pub fn server_connected(&mut self, connection: u64, out: &mut impl Output) {
+    pub fn server_connected(&mut self, connection: u64, out: &mut impl ServerEffects) {
         self.shard.server_connected(connection, out);
     }
 
@@ -267,14 +273,14 @@ impl<S: Storage> Server<S> {
         connection: u64,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) {
         self.shard
             .server_answered(now, connection, nonce, payload, out);
     }
 
     /// See [`Shard::server_disconnected`].
-    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl Output) {
+    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl ServerEffects) {
         self.shard.server_disconnected(connection, out);
     }
 
@@ -286,7 +292,7 @@ impl<S: Storage> Server<S> {
         now: Time,
         channel: Channel,
         backup: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) {
         self.shard.backup_connected(now, channel, backup, out);
     }
@@ -297,7 +303,7 @@ impl<S: Storage> Server<S> {
         now: Time,
         channel: Channel,
         backup: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) {
         self.shard.backup_disconnected(now, channel, backup, out);
     }
@@ -310,7 +316,7 @@ impl<S: Storage> Server<S> {
         backup: ServerId,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) {
         self.shard
             .backup_answer(now, channel, backup, nonce, payload, out);
@@ -320,7 +326,7 @@ impl<S: Storage> Server<S> {
 
     /// Does what is due. The driver calls this after every batch of events, and no later than at the time that it answers (`now` if there is
     /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
-    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub fn tick(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
         let of_master = self.shard.tick(now, out);
         let of_reads = self.answer_reads(now, out);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
@@ -333,7 +339,7 @@ impl<S: Storage> Server<S> {
             .min(of_report)
     }
 
-    fn report(&mut self, now: Time, out: &mut impl Output) -> Time {
+    fn report(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
         let Some(backup) = self.stage.backup().filter(|_| self.is_welcome) else {
             return Time::NEVER;
         };
@@ -357,7 +363,7 @@ impl<S: Storage> Server<S> {
     }
 }
 
-fn refuse_tablets(out: &mut impl Output) -> Session {
+fn refuse_tablets(out: &mut impl ServerEffects) -> Session {
     out.report_server(ServerEvent::TabletRefused);
     Session::Close
 }

@@ -4,7 +4,7 @@ use backup::{Backup, Scope, Storage, StorageError};
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use master::{Channel, Identity, ShardEvent};
-use server::{BackupConfig, Config, Output, Server, ServerEvent};
+use server::{BackupConfig, Config, Server, ServerEffects, ServerEvent};
 use test_memory::allocations;
 use wire::keys::KeysAndValue;
 use wire::member::{self, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard};
@@ -67,7 +67,7 @@ impl Said {
     }
 }
 
-impl master::Output for Said {
+impl master::ShardEffects for Said {
     fn reply(&mut self, _to: ReplyTo, parts: &[&[u8]]) {
         assert_eq!(parts[0][0], 0, "a reply that is not OK");
         self.replies += 1;
@@ -84,7 +84,7 @@ impl master::Output for Said {
     }
 }
 
-impl Output for Said {
+impl ServerEffects for Said {
     fn open_backup(&mut self, config: backup::Config) {
         self.to_open = Some(config);
     }

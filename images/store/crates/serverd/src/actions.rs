@@ -8,8 +8,8 @@ use daemon::logging::{report, set_log_level};
 use daemon::runtime::end_process;
 use master::{Channel, DriverCounters, Lender, ShardEvent};
 use net::{Address, Io, Loan, Options, Protocol, Target};
-use server::links::{Dial, Link, Links};
-use server::{Output, ServerEvent};
+use server::links::{ConnectionRole, Dial, Links};
+use server::{ServerEffects, ServerEvent};
 use trace::{Format, Wanted};
 use transport::session::ShardSession;
 use wire::locator::{Locator, parse_list};
@@ -59,7 +59,7 @@ fn address(locator: &str) -> Option<Address> {
     Some(Address::new(host, port))
 }
 
-impl master::Output for Actions<'_> {
+impl master::ShardEffects for Actions<'_> {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.io.send(to.connection, to.nonce, parts);
     }
@@ -98,7 +98,7 @@ impl master::Output for Actions<'_> {
 
     fn connect_server(&mut self, locator: &str) -> Option<u64> {
         let connection = self.io.connect(&address(locator)?, Protocol::Rpc);
-        self.links.add(connection, Link::Server);
+        self.links.add(connection, ConnectionRole::Server);
         Some(connection)
     }
 
@@ -160,7 +160,7 @@ impl master::Output for Actions<'_> {
     }
 }
 
-impl Output for Actions<'_> {
+impl ServerEffects for Actions<'_> {
     fn open_backup(&mut self, config: backup::Config) {
         match self.unopened.take() {
             Some(Unopened { storage, thread }) => {

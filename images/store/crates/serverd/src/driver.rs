@@ -11,7 +11,7 @@ use master::{Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
 use prost::Message;
 use server::Server;
-use server::links::{Link, Links};
+use server::links::{ConnectionRole, Links};
 use tokio::sync::oneshot;
 use transport::session::{Heard, ShardSession};
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
@@ -264,7 +264,7 @@ impl Handler for Driver {
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
         if let Some(listener) = listener {
             if self.parts.peers.contains(&listener) {
-                self.links.add(connection, Link::Peer);
+                self.links.add(connection, ConnectionRole::Peer);
             }
         } else if self.parts.session.is(connection) {
             self.parts.session.opened(now, connection);
@@ -276,10 +276,10 @@ impl Handler for Driver {
             io.send(connection, 0, &[&hello.encode_to_vec()]);
         } else {
             let link = self.links.get(connection);
-            if let Some(Link::Backup(channel, backup)) = link {
+            if let Some(ConnectionRole::Backup(channel, backup)) = link {
                 self.links.backup_opened(now, connection, channel, backup);
             }
-            if let Some(Link::Trial(channel, backup)) = link
+            if let Some(ConnectionRole::Trial(channel, backup)) = link
                 && !self
                     .links
                     .faster_opened(now, connection, channel, backup, &mut Dialer(io))
@@ -288,15 +288,15 @@ impl Handler for Driver {
             }
             let (server, mut out) = self.split(io);
             match link {
-                Some(Link::Server) => server.server_connected(connection, &mut out),
-                Some(Link::Backup(channel, backup)) => {
+                Some(ConnectionRole::Server) => server.server_connected(connection, &mut out),
+                Some(ConnectionRole::Backup(channel, backup)) => {
                     server.backup_connected(now, channel, backup, &mut out);
                 }
                 // Its master asks for another connection, and gets this one.
-                Some(Link::Trial(channel, backup)) => {
+                Some(ConnectionRole::Trial(channel, backup)) => {
                     server.backup_disconnected(now, channel, backup, &mut out);
                 }
-                Some(Link::Peer) | None => {}
+                Some(ConnectionRole::Peer) | None => {}
             }
         }
     }
@@ -322,15 +322,15 @@ impl Handler for Driver {
         let to = ReplyTo { connection, nonce };
         match link {
             None => server.request(now, to, payload, &mut out),
-            Some(Link::Peer) => server.peer_request(now, to, payload, &mut out),
-            Some(Link::Backup(channel, backup)) => {
+            Some(ConnectionRole::Peer) => server.peer_request(now, to, payload, &mut out),
+            Some(ConnectionRole::Backup(channel, backup)) => {
                 server.backup_answer(now, channel, backup, nonce, payload, &mut out);
             }
-            Some(Link::Server) => {
+            Some(ConnectionRole::Server) => {
                 server.server_answered(now, connection, nonce, payload, &mut out);
             }
             // Nothing was asked there yet.
-            Some(Link::Trial(..)) => {}
+            Some(ConnectionRole::Trial(..)) => {}
         }
     }
 
@@ -348,24 +348,24 @@ impl Handler for Driver {
         if let Some(link) = known {
             tracing::debug!("{link:?}: {reason}");
         }
-        if let Some(link @ (Link::Backup(..) | Link::Trial(..))) = known
+        if let Some(link @ (ConnectionRole::Backup(..) | ConnectionRole::Trial(..))) = known
             && self.links.try_next(now, connection, link, &mut Dialer(io))
         {
             self.links.remove(connection);
             return;
         }
         let link = self.links.remove(connection);
-        if let Some(Link::Trial(channel, backup)) = link {
+        if let Some(ConnectionRole::Trial(channel, backup)) = link {
             return self.links.faster_failed(now, channel, backup);
         }
         let (server, mut out) = self.split(io);
         match link {
-            Some(Link::Server) => server.server_disconnected(connection, &mut out),
-            Some(Link::Backup(channel, backup)) => {
+            Some(ConnectionRole::Server) => server.server_disconnected(connection, &mut out),
+            Some(ConnectionRole::Backup(channel, backup)) => {
                 server.backup_disconnected(now, channel, backup, &mut out);
             }
-            Some(Link::Peer) => server.peer_closed(connection),
-            Some(Link::Trial(..)) | None => {}
+            Some(ConnectionRole::Peer) => server.peer_closed(connection),
+            Some(ConnectionRole::Trial(..)) | None => {}
         }
     }
 

@@ -28,7 +28,7 @@ use super::options::Options;
 use super::probe::Probe;
 use super::session::Session;
 use super::settings::{BackupSettings, Buffers, Settings};
-use super::storage::{AnyStorage, Place, ProcessMemory, Reporter};
+use super::storage::{AnyStorage, BackupFile, ProcessMemory, Reporter};
 use crate::pages::{PagesError, Reserved};
 
 pub struct Process<'a> {
@@ -217,7 +217,7 @@ impl Process<'_> {
         reporter: &Reporter,
     ) -> Result<Prepared, ServerError> {
         let place = match &settings.file {
-            Some(path) => Some(Place::open(&self.file(path, index)?)?),
+            Some(path) => Some(BackupFile::open(&self.file(path, index)?)?),
             None => None,
         };
         let layout = Layout {
@@ -269,7 +269,7 @@ impl Process<'_> {
         if self.options.cores == 1 {
             return Ok(path.to_owned());
         }
-        if Place::is_device(path) {
+        if BackupFile::is_device(path) {
             return Err(format!(
                 "-f {} --cores {}: shards cannot share a device; give a file, or run a server for each device",
                 path.display(),

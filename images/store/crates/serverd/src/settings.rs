@@ -8,7 +8,7 @@ use master::{Config, Replication};
 use server::BackupConfig;
 
 use super::options::{self, Options};
-use super::storage::Place;
+use super::storage::BackupFile;
 
 /// A master that has no tablets, beside a backup only.
 const IDLE_MASTER_BYTES: usize = 24 << 20;
@@ -250,7 +250,7 @@ fn master(options: &Options, segment_bytes: Option<u32>) -> Result<Config, Setti
 
 impl BackupSettings {
     /// How many frames the backup has.
-    pub fn frame_count(&self, place: Option<&Place>) -> Result<u32, SettingsError> {
+    pub fn frame_count(&self, place: Option<&BackupFile>) -> Result<u32, SettingsError> {
         let on_device = place.and_then(|place| place.frames(self.segment_bytes));
         if let (Some(room), None, Some(needed)) = (on_device, self.frames, self.frames_needed)
             && room < needed

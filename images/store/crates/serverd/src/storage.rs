@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use backup::{Backup, OpenError, Scope, Storage, StorageError};
 use net::Remote;
 
-pub use file::{FileStorage, Place};
+pub use file::{BackupFile, FileStorage};
 pub use memory::ProcessMemory;
 
 /// What happens beside a shard's thread.

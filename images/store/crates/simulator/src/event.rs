@@ -1,6 +1,6 @@
 //! What can happen in the cluster, and when.
 
-use coordinator::state::objects::{Answer, Request, RequestId};
+use coordinator::state::objects::{ObjectResponse, Request, RequestId};
 
 use std::net::SocketAddrV4;
 
@@ -87,7 +87,7 @@ pub enum Event {
         process: usize,
         incarnation: u64,
         id: RequestId,
-        answer: Box<Answer>,
+        answer: Box<ObjectResponse>,
     },
     /// What logs, and copies of logs, must be like at any time is looked at.
     Look,

@@ -29,8 +29,8 @@ pub enum Arg {
 
 /// What the other 16 bits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    Nowhere,
+pub enum ShortField {
+    Unused,
     /// The low bits of the number that the driver gives a connection, which tell it from others; or [`DATAGRAMS`].
     Connection,
     Opcode,
@@ -79,8 +79,8 @@ macro_rules! events {
                 match self { $(Event::$variant => Arg::$arg,)* }
             }
 
-            pub const fn place(self) -> Place {
-                match self { $(Event::$variant => Place::$place,)* }
+            pub const fn place(self) -> ShortField {
+                match self { $(Event::$variant => ShortField::$place,)* }
             }
         }
     };
@@ -97,46 +97,46 @@ events! {
     /// that call returns, and what the call takes is the driver's time, not the program's.
     Flushed = 4, Connection, Bytes, "net", "output given to the driver";
     /// The thread goes to sleep until something comes.
-    Slept = 5, Nowhere, Nothing, "net", "went to sleep";
+    Slept = 5, Unused, Nothing, "net", "went to sleep";
     /// It has slept.
-    Woke = 6, Nowhere, Nothing, "net", "woke up";
+    Woke = 6, Unused, Nothing, "net", "woke up";
 
     /// A request's header was read.
     Request = 16, Opcode, Key, "master", "request";
     /// A key was looked for in the hash table.
-    LookedUp = 17, Nowhere, Found, "master", "key looked up";
+    LookedUp = 17, Unused, Found, "master", "key looked up";
     /// A change was appended to the log, which ends there now.
-    Appended = 18, Nowhere, Position, "master", "appended to the log";
+    Appended = 18, Unused, Position, "master", "appended to the log";
     /// The answer waits until what it shows is durable.
     Held = 19, Connection, Key, "master", "answer held";
     /// It waits no longer.
     Released = 20, Connection, Key, "master", "answer released";
 
     /// A request is about to be sent to a backup; the message put next is that request.
-    BackupAsked = 32, Nowhere, Server, "replication", "backup asked";
+    BackupAsked = 32, Unused, Server, "replication", "backup asked";
     /// A backup answered.
-    BackupAnswered = 33, Nowhere, Server, "replication", "backup answered";
+    BackupAnswered = 33, Unused, Server, "replication", "backup answered";
 
     /// Part of a log came and was taken into the storage.
-    AppendTaken = 48, Nowhere, Bytes, "backup", "append taken";
+    AppendTaken = 48, Unused, Bytes, "backup", "append taken";
     /// The storage says that something is on the disk.
-    Synced = 49, Nowhere, Nothing, "backup", "storage synced";
+    Synced = 49, Unused, Nothing, "backup", "storage synced";
 
     /// A client's operation begins; its number is known when it ends.
-    OperationStarted = 64, Nowhere, Nothing, "client", "operation started";
+    OperationStarted = 64, Unused, Nothing, "client", "operation started";
     /// Its result is here, or its failure.
-    OperationCompleted = 65, Nowhere, Operation, "client", "operation completed";
+    OperationCompleted = 65, Unused, Operation, "client", "operation completed";
 
     /// This shard is to bring back some of a dead server's tablets.
-    RecoveryBegun = 80, Nowhere, Recovery, "recovery", "began recovery";
+    RecoveryBegun = 80, Unused, Recovery, "recovery", "began recovery";
     /// A piece of a segment is asked for from a backup.
-    RecoveryAsked = 81, Nowhere, Segment, "recovery", "piece asked for";
+    RecoveryAsked = 81, Unused, Segment, "recovery", "piece asked for";
     /// It came and was replayed.
-    RecoveryReplayed = 82, Nowhere, Segment, "recovery", "piece replayed";
+    RecoveryReplayed = 82, Unused, Segment, "recovery", "piece replayed";
     /// Everything was replayed.
-    RecoveryComplete = 83, Nowhere, Recovery, "recovery", "replayed all of recovery";
+    RecoveryComplete = 83, Unused, Recovery, "recovery", "replayed all of recovery";
     /// The tablets are this shard's.
-    RecoveryServed = 84, Nowhere, Recovery, "recovery", "serves tablets of recovery";
+    RecoveryServed = 84, Unused, Recovery, "recovery", "serves tablets of recovery";
 }
 
 /// An event's number, place and argument in words.
@@ -153,7 +153,7 @@ impl fmt::Display for Words {
             return write!(f, "event {event} (of another version) {place} {arg}");
         };
         f.write_str(event.text())?;
-        if event.place() == Place::Opcode {
+        if event.place() == ShortField::Opcode {
             match Opcode::from_u16(place) {
                 Some(opcode) => write!(f, " {opcode}")?,
                 None => write!(f, " opcode {place}")?,
@@ -171,9 +171,9 @@ impl fmt::Display for Words {
             Arg::Found => f.write_str(if arg == 0 { ", not there" } else { ", found" })?,
         }
         match event.place() {
-            Place::Connection if u64::from(place) == DATAGRAMS => f.write_str(", datagrams"),
-            Place::Connection => write!(f, ", connection {place}"),
-            Place::Opcode | Place::Nowhere => Ok(()),
+            ShortField::Connection if u64::from(place) == DATAGRAMS => f.write_str(", datagrams"),
+            ShortField::Connection => write!(f, ", connection {place}"),
+            ShortField::Opcode | ShortField::Unused => Ok(()),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use clock::{Clock, boot_id, ticks};
 pub use dump::DumpError;
-pub use event::{Arg, Event, Place};
+pub use event::{Arg, Event, ShortField};
 use ring::Ring;
 pub use ring::{EVENTS, Record};
 pub use text::{Format, Wanted};

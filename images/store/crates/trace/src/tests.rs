@@ -200,9 +200,9 @@ fn the_table_of_the_docs_is_this_one() {
     let page = std::fs::read_to_string(path).expect("docs/trace.md beside the sources");
     let row = |event: &Event| {
         let place = match event.place() {
-            Place::Nowhere => "",
-            Place::Connection => "connection",
-            Place::Opcode => "opcode",
+            ShortField::Unused => "",
+            ShortField::Connection => "connection",
+            ShortField::Opcode => "opcode",
         };
         let arg = match event.arg() {
             Arg::Nothing => "",

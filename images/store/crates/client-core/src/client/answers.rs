@@ -12,11 +12,11 @@ use wire::rpc::{
 use wire::status::Status;
 
 use super::Client;
+use crate::effects::ClientEffects;
 use crate::error::Error;
-use crate::operation::{Answer, Kind};
+use crate::operation::{Kind, ResponseKind};
 use crate::operation_id::OperationId;
 use crate::outcome::Outcome;
-use crate::output::Output;
 use crate::sessions::Call;
 use crate::timer::Timer;
 
@@ -28,7 +28,7 @@ impl Client {
         session: u64,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         match self.sessions.take_call(now, session, nonce) {
             Some(Call::Operation(id)) => self.operation_answered(now, id, payload, out),
@@ -47,7 +47,7 @@ impl Client {
         now: Time,
         id: OperationId,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         let Some(operation) = self.operations.get_mut(id.0) else {
             return;
@@ -95,7 +95,13 @@ impl Client {
         )
     }
 
-    fn table_answered(&mut self, now: Time, table: TableId, payload: &[u8], out: &mut impl Output) {
+    fn table_answered(
+        &mut self,
+        now: Time,
+        table: TableId,
+        payload: &[u8],
+        out: &mut impl ClientEffects,
+    ) {
         if rpc::status(payload) == Ok(Status::Retry) {
             let at = now + self.retry_delay(payload);
             self.set_timer(at, Timer::FetchTable(table));
@@ -132,7 +138,7 @@ impl Client {
         }
     }
 
-    fn lease_answered(&mut self, now: Time, payload: &[u8], out: &mut impl Output) {
+    fn lease_answered(&mut self, now: Time, payload: &[u8], out: &mut impl ClientEffects) {
         if rpc::status(payload) == Ok(Status::Retry) {
             let at = now + self.retry_delay(payload);
             self.lease.requested_at = None;
@@ -159,18 +165,18 @@ impl Client {
 }
 
 /// Reads an answer.
-fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
+fn outcome(answer: ResponseKind, payload: &[u8]) -> Result<Outcome<'_>, Error> {
     match answer {
-        Answer::TableId => {
+        ResponseKind::TableId => {
             let response = TableIdResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Table(response.table_id))
         }
-        Answer::Done => {
+        ResponseKind::Done => {
             accepted(rpc::status(payload).map_err(Error::status)?, 0)?;
             Ok(Outcome::Done)
         }
-        Answer::Object => {
+        ResponseKind::Object => {
             let response = ReadResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, response.version)?;
             Ok(Outcome::Object {
@@ -178,12 +184,12 @@ fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
                 value: response.value,
             })
         }
-        Answer::Version => {
+        ResponseKind::Version => {
             let response = WriteResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, response.version)?;
             Ok(Outcome::Version(response.version))
         }
-        Answer::Increment => {
+        ResponseKind::Increment => {
             let response = IncrementResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, response.version)?;
             Ok(Outcome::Incremented {
@@ -191,7 +197,7 @@ fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
                 new_value: response.new_value,
             })
         }
-        Answer::Enumerate => {
+        ResponseKind::Enumerate => {
             let response = EnumerateResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Enumerated {
@@ -200,22 +206,22 @@ fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
                 iterator: response.iterator,
             })
         }
-        Answer::Message => {
+        ResponseKind::Message => {
             let response = MessageResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Message(response.message))
         }
-        Answer::Echo => {
+        ResponseKind::Echo => {
             let response = EchoResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Message(response.bytes))
         }
-        Answer::LeaseInfo => {
+        ResponseKind::LeaseInfo => {
             let response = RenewLeaseResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Lease(response.lease))
         }
-        Answer::ControlAll => {
+        ResponseKind::ControlAll => {
             let response = ServerControlAllResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Control {
@@ -224,7 +230,7 @@ fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
                 responses: response.responses,
             })
         }
-        Answer::Control => {
+        ResponseKind::Control => {
             let response = ServerControlResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Controlled {
@@ -232,12 +238,12 @@ fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
                 output: response.output,
             })
         }
-        Answer::ServerId => {
+        ResponseKind::ServerId => {
             let response = GetServerIdResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             Ok(Outcome::Server(response.server_id))
         }
-        Answer::ProxyPing => {
+        ResponseKind::ProxyPing => {
             let response = ProxyPingResponse::decode(payload).map_err(Error::status)?;
             accepted(response.status, 0)?;
             let in_time = response.reply_ns != ProxyPingResponse::TIMED_OUT;

@@ -8,11 +8,11 @@ use wire::status::Status;
 
 use super::Client;
 use super::dispatch::Path;
+use crate::effects::ClientEffects;
 use crate::error::Error;
 use crate::multi::Multi;
 use crate::operation::Kind;
 use crate::operation_id::OperationId;
-use crate::output::Output;
 use crate::sessions::Call;
 use crate::timer::Timer;
 
@@ -39,7 +39,12 @@ impl Client {
     }
 
     /// Sends what can be sent; completes when nothing is left.
-    pub(crate) fn dispatch_multi(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+    pub(crate) fn dispatch_multi(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        out: &mut impl ClientEffects,
+    ) {
         let Some(multi) = self.multi_mut(id) else {
             return;
         };
@@ -62,7 +67,7 @@ impl Client {
         now: Time,
         id: OperationId,
         multi: &mut Multi,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         let mut batches: Vec<Batch> = Vec::new();
         let mut waiting = Vec::new();
@@ -106,7 +111,7 @@ impl Client {
         id: OperationId,
         multi: &mut Multi,
         batch: Batch,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         multi.in_flight += 1;
         let request = multi.encode(&batch.objects);

@@ -8,10 +8,10 @@ use base::time::Time;
 use wire::rpc::PingRequest;
 
 use super::Client;
+use crate::effects::ClientEffects;
 use crate::error::Error;
 use crate::operation::Kind;
 use crate::operation_id::OperationId;
-use crate::output::Output;
 use crate::sessions::{Call, Session};
 use crate::timer::Timer;
 
@@ -22,7 +22,7 @@ const MAX_DOUBLINGS: u32 = 5;
 
 impl Client {
     /// The connection is open.
-    pub fn connected(&mut self, now: Time, session: u64, out: &mut impl Output) {
+    pub fn connected(&mut self, now: Time, session: u64, out: &mut impl ClientEffects) {
         let Some(known) = self.sessions.sessions.get_mut(session) else {
             return;
         };
@@ -52,7 +52,7 @@ impl Client {
     }
 
     /// The connection failed, or could not be opened.
-    pub fn disconnected(&mut self, now: Time, session: u64, out: &mut impl Output) {
+    pub fn disconnected(&mut self, now: Time, session: u64, out: &mut impl ClientEffects) {
         self.session_failed(now, session, out);
         self.run_ready(now, out);
     }
@@ -62,7 +62,7 @@ impl Client {
         &mut self,
         now: Time,
         locator: &str,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> Option<u64> {
         if let Some(&session) = self.sessions.by_name.get(locator) {
             return Some(session);
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Sends a request to the coordinator, as soon as there is a connection.
-    pub(crate) fn call_coordinator(&mut self, now: Time, call: Call, out: &mut impl Output) {
+    pub(crate) fn call_coordinator(&mut self, now: Time, call: Call, out: &mut impl ClientEffects) {
         match self.sessions.coordinator {
             Some(session) if self.sessions.is_open(session) => {
                 self.send_call(now, session, call, out);
@@ -107,7 +107,7 @@ impl Client {
         waiting.push(call);
     }
 
-    pub(crate) fn connect_coordinator(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn connect_coordinator(&mut self, now: Time, out: &mut impl ClientEffects) {
         let sessions = &mut self.sessions;
         sessions.is_reconnect_timer_set = false;
         if sessions.coordinator.is_some() || sessions.waiting_for_coordinator.is_empty() {
@@ -141,7 +141,7 @@ impl Client {
     }
 
     /// Gives a connection up: tries its next alternative if it was not open, or else lets what waited for it look again.
-    fn session_failed(&mut self, now: Time, session: u64, out: &mut impl Output) {
+    fn session_failed(&mut self, now: Time, session: u64, out: &mut impl ClientEffects) {
         let Some(known) = self.sessions.sessions.get_mut(session) else {
             return;
         };
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    fn coordinator_failed(&mut self, now: Time, known: Session, out: &mut impl Output) {
+    fn coordinator_failed(&mut self, now: Time, known: Session, out: &mut impl ClientEffects) {
         let sessions = &mut self.sessions;
         sessions.coordinator = None;
         let unanswered = known.calls.into_iter().map(|(_, call)| call);
@@ -221,7 +221,7 @@ impl Client {
         now: Time,
         id: OperationId,
         was_open: bool,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         let Some(operation) = self.operations.get_mut(id.0) else {
             return;
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn try_faster(&mut self, now: Time, session: u64, out: &mut impl Output) {
+    pub(crate) fn try_faster(&mut self, now: Time, session: u64, out: &mut impl ClientEffects) {
         let Some(known) = self.sessions.sessions.get(session) else {
             return;
         };
@@ -292,7 +292,7 @@ impl Client {
     }
 
     /// Pings sessions that have been quiet for half the timeout, gives up those that have been for all of it.
-    pub(crate) fn check_sessions(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn check_sessions(&mut self, now: Time, out: &mut impl ClientEffects) {
         if now < self.sessions.next_check {
             return;
         }
@@ -346,7 +346,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn send_ping(&mut self, now: Time, session: u64, out: &mut impl Output) {
+    pub(crate) fn send_ping(&mut self, now: Time, session: u64, out: &mut impl ClientEffects) {
         let mut request = Vec::with_capacity(PingRequest::FIXED_BYTES);
         PingRequest {
             caller: ServerId::INVALID,

@@ -7,11 +7,11 @@ use wire::status::Status;
 
 use super::Client;
 use crate::cache::{REFETCH_DELAY, Route};
+use crate::effects::ClientEffects;
 use crate::error::Error;
 use crate::operation::{Kind, Operation};
 use crate::operation_id::OperationId;
 use crate::outcome::Outcome;
-use crate::output::Output;
 use crate::sessions::{Call, Waiting};
 use crate::timer::Timer;
 
@@ -32,13 +32,13 @@ pub enum Path {
 
 impl Client {
     /// Lets every operation go on that can.
-    pub(crate) fn run_ready(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn run_ready(&mut self, now: Time, out: &mut impl ClientEffects) {
         while let Some(operation) = self.ready.pop_front() {
             self.dispatch(now, operation, out);
         }
     }
 
-    fn dispatch(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+    fn dispatch(&mut self, now: Time, id: OperationId, out: &mut impl ClientEffects) {
         let Some(operation) = self.operations.get(id.0) else {
             return;
         };
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// Sends an operation to the server that it names, when there is a connection; fails if there can be none.
-    fn dispatch_at(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+    fn dispatch_at(&mut self, now: Time, id: OperationId, out: &mut impl ClientEffects) {
         let Some(Operation {
             kind: Kind::At(locator, _),
             ..
@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// Gives an operation the lease and the RPC id that it keeps from then on. False if it has to wait for them.
-    fn stamp(&mut self, now: Time, id: OperationId, out: &mut impl Output) -> bool {
+    fn stamp(&mut self, now: Time, id: OperationId, out: &mut impl ClientEffects) -> bool {
         self.renew_lease_if_due(now, out);
         let Some(lease) = self.lease.usable(now) else {
             self.wait_for_lease(now, id, out);
@@ -121,19 +121,19 @@ impl Client {
         true
     }
 
-    fn wait_for_lease(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+    fn wait_for_lease(&mut self, now: Time, id: OperationId, out: &mut impl ClientEffects) {
         self.lease.waiting.push_back(id);
         self.renew_lease_if_due(now, out);
     }
 
-    pub(crate) fn renew_lease_if_due(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn renew_lease_if_due(&mut self, now: Time, out: &mut impl ClientEffects) {
         if self.lease.is_renewal_due(now) {
             self.lease.requested_at = Some(now);
             self.call_coordinator(now, Call::RenewLease, out);
         }
     }
 
-    fn dispatch_to_server(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+    fn dispatch_to_server(&mut self, now: Time, id: OperationId, out: &mut impl ClientEffects) {
         let Some(&Operation {
             table, key_hash, ..
         }) = self.operations.get(id.0)
@@ -173,7 +173,7 @@ impl Client {
         id: OperationId,
         table: TableId,
         key_hash: u64,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> Path {
         let (locator, config_generation) = match self.tables.route(table, key_hash) {
             Route::To {
@@ -224,7 +224,7 @@ impl Client {
         now: Time,
         id: OperationId,
         table: TableId,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) {
         let entry = self.tables.entry(table);
         if !entry.waiting.contains(&id) {
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn fetch_table(&mut self, now: Time, table: TableId, out: &mut impl Output) {
+    pub(crate) fn fetch_table(&mut self, now: Time, table: TableId, out: &mut impl ClientEffects) {
         if let Some(entry) = self.tables.get_mut(table) {
             entry.fetched_at = Some(now);
         }
@@ -248,7 +248,13 @@ impl Client {
     }
 
     /// Sends a call on an open session.
-    pub(crate) fn send_call(&mut self, now: Time, session: u64, call: Call, out: &mut impl Output) {
+    pub(crate) fn send_call(
+        &mut self,
+        now: Time,
+        session: u64,
+        call: Call,
+        out: &mut impl ClientEffects,
+    ) {
         let timeout = self.config.timeout;
         let mut request = Vec::new();
         match call {

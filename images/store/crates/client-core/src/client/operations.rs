@@ -8,12 +8,12 @@ use wire::rpc::{self, Increment, Lease, RejectRules};
 
 use super::Client;
 use crate::checks::{MAX_TEXT_BYTES, check_name, check_object};
+use crate::effects::ClientEffects;
 use crate::error::Error;
 use crate::multi::Multi;
 use crate::objects::WriteObject;
-use crate::operation::{Answer, Kind, Operation};
+use crate::operation::{Kind, Operation, ResponseKind};
 use crate::operation_id::OperationId;
-use crate::output::Output;
 
 /// Request buffers that are kept, and the largest of them.
 const MAX_SPARE_BUFFERS: usize = 64;
@@ -26,7 +26,7 @@ impl Client {
         now: Time,
         name: &[u8],
         span: u32,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::CreateTableRequest {
@@ -37,18 +37,23 @@ impl Client {
         };
         self.start_checked(
             now,
-            Kind::Coordinator(Answer::TableId),
+            Kind::Coordinator(ResponseKind::TableId),
             check_name(name),
             encode,
             out,
         )
     }
 
-    pub fn table_id(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
+    pub fn table_id(
+        &mut self,
+        now: Time,
+        name: &[u8],
+        out: &mut impl ClientEffects,
+    ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| rpc::GetTableIdRequest { name }.encode(bytes);
         self.start_checked(
             now,
-            Kind::Coordinator(Answer::TableId),
+            Kind::Coordinator(ResponseKind::TableId),
             check_name(name),
             encode,
             out,
@@ -56,11 +61,16 @@ impl Client {
     }
 
     /// Drops a table with all its objects; dropping one that is not there succeeds.
-    pub fn drop_table(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
+    pub fn drop_table(
+        &mut self,
+        now: Time,
+        name: &[u8],
+        out: &mut impl ClientEffects,
+    ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| rpc::DropTableRequest { name }.encode(bytes);
         self.start_checked(
             now,
-            Kind::Coordinator(Answer::Done),
+            Kind::Coordinator(ResponseKind::Done),
             check_name(name),
             encode,
             out,
@@ -73,7 +83,7 @@ impl Client {
         now: Time,
         control_op: u32,
         input: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let check = if input.len() > MAX_TEXT_BYTES {
             Err(Error::Invalid(
@@ -86,7 +96,7 @@ impl Client {
             |bytes: &mut Vec<u8>| rpc::ServerControlAllRequest { control_op, input }.encode(bytes);
         self.start_checked(
             now,
-            Kind::Coordinator(Answer::ControlAll),
+            Kind::Coordinator(ResponseKind::ControlAll),
             check,
             encode,
             out,
@@ -99,14 +109,14 @@ impl Client {
         now: Time,
         level: u32,
         text: &str,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let input = [&level.to_le_bytes()[..], text.as_bytes()].concat();
         self.control_all(now, rpc::control_op::LOG_MESSAGE, &input, out)
     }
 
     /// Gets a client lease, unless a good one is held: the first write would wait for it.
-    pub fn acquire_lease(&mut self, now: Time, out: &mut impl Output) -> OperationId {
+    pub fn acquire_lease(&mut self, now: Time, out: &mut impl ClientEffects) -> OperationId {
         self.start_checked(now, Kind::Lease, Ok(()), |_| {}, out)
     }
 
@@ -116,7 +126,7 @@ impl Client {
         table: TableId,
         key: &[u8],
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::ReadRequest {
@@ -128,7 +138,7 @@ impl Client {
         };
         self.start_on_key(
             now,
-            Kind::OnKey(Answer::Object),
+            Kind::OnKey(ResponseKind::Object),
             table,
             key,
             &[],
@@ -145,7 +155,7 @@ impl Client {
         key: &[u8],
         value: &[u8],
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             // Lengths were checked before.
@@ -164,7 +174,7 @@ impl Client {
         };
         self.start_on_key(
             now,
-            Kind::Once(Answer::Version),
+            Kind::Once(ResponseKind::Version),
             table,
             key,
             value,
@@ -180,7 +190,7 @@ impl Client {
         table: TableId,
         key: &[u8],
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::RemoveRequest {
@@ -195,7 +205,7 @@ impl Client {
         };
         self.start_on_key(
             now,
-            Kind::Once(Answer::Version),
+            Kind::Once(ResponseKind::Version),
             table,
             key,
             &[],
@@ -212,9 +222,9 @@ impl Client {
         keys: &[&[u8]],
         value: &[u8],
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
-        let kind = Kind::Once(Answer::Version);
+        let kind = Kind::Once(ResponseKind::Version);
         let Ok(object) = KeysAndValue::with_keys(keys, value) else {
             let error = Error::Invalid(
                 "an object has 1 to 255 keys of together at most 65535 bytes, the first one not empty",
@@ -243,7 +253,7 @@ impl Client {
         table: TableId,
         key: &[u8],
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::ReadRequest {
@@ -253,7 +263,7 @@ impl Client {
             }
             .encode_for_keys_and_value(bytes);
         };
-        let kind = Kind::OnKey(Answer::Object);
+        let kind = Kind::OnKey(ResponseKind::Object);
         self.start_on_key(now, kind, table, key, &[], encode, out)
     }
 
@@ -265,7 +275,7 @@ impl Client {
         key: &[u8],
         by: Increment,
         rules: &RejectRules,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::IncrementRequest {
@@ -279,7 +289,7 @@ impl Client {
             }
             .encode(bytes);
         };
-        let kind = Kind::Once(Answer::Increment);
+        let kind = Kind::Once(ResponseKind::Increment);
         self.start_on_key(now, kind, table, key, &[], encode, out)
     }
 
@@ -292,7 +302,7 @@ impl Client {
         keys_only: bool,
         tablet_first_hash: u64,
         iterator: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| {
             rpc::EnumerateRequest {
@@ -304,11 +314,17 @@ impl Client {
             .encode(bytes);
         };
         let place = (table, tablet_first_hash);
-        self.start(now, Kind::OnKey(Answer::Enumerate), place, encode, out)
+        self.start(
+            now,
+            Kind::OnKey(ResponseKind::Enumerate),
+            place,
+            encode,
+            out,
+        )
     }
 
     /// Many operations of one kind. Not atomic, and what had its answer lost may take effect again.
-    pub fn multi(&mut self, now: Time, multi: Multi, out: &mut impl Output) -> OperationId {
+    pub fn multi(&mut self, now: Time, multi: Multi, out: &mut impl ClientEffects) -> OperationId {
         self.start(now, Kind::Multi(multi), (TableId(0), 0), |_| {}, out)
     }
 
@@ -317,7 +333,7 @@ impl Client {
         &mut self,
         now: Time,
         objects: &[WriteObject<'_>],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         match Multi::writes(objects) {
             Ok(multi) => self.multi(now, multi, out),
@@ -334,7 +350,7 @@ impl Client {
         key: &[u8],
         value: &[u8],
         encode: impl FnOnce(&mut Vec<u8>),
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         if let Err(error) = check_object(key, value) {
             return self.start_checked(now, kind, Err(error), |_| {}, out);
@@ -349,7 +365,7 @@ impl Client {
         kind: Kind,
         check: Result<(), Error>,
         encode: impl FnOnce(&mut Vec<u8>),
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         if let Err(error) = check {
             return self.fail_at_once(error, out);
@@ -363,7 +379,7 @@ impl Client {
         kind: Kind,
         (table, key_hash): (TableId, u64),
         encode: impl FnOnce(&mut Vec<u8>),
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         if self.operations.len() >= self.config.max_operations {
             return self.fail_at_once(Error::TooManyOperations, out);
@@ -396,7 +412,11 @@ impl Client {
     }
 
     /// Completes an operation that is not even tried. It gets an id all the same, which no other will have.
-    pub(crate) fn fail_at_once(&mut self, error: Error, out: &mut impl Output) -> OperationId {
+    pub(crate) fn fail_at_once(
+        &mut self,
+        error: Error,
+        out: &mut impl ClientEffects,
+    ) -> OperationId {
         let id = self.insert(Kind::Lease, Vec::new(), TableId(0), 0);
         self.operations.remove(id.0);
         out.complete(id, Err(error));

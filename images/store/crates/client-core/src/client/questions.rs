@@ -9,10 +9,10 @@ use wire::rpc::{self, ControlTarget, MAX_RPC_BYTES};
 
 use super::Client;
 use crate::checks::{MAX_TEXT_BYTES, check_name};
+use crate::effects::ClientEffects;
 use crate::error::Error;
-use crate::operation::{Answer, Kind};
+use crate::operation::{Kind, ResponseKind};
 use crate::operation_id::OperationId;
-use crate::output::Output;
 
 /// What can be asked of a server by its locator, with nothing to say about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,14 @@ impl Client {
         now: Time,
         name: &[u8],
         split_key_hash: u64,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::SplitTabletRequest {
             name,
             split_key_hash,
         };
         let encode = |bytes: &mut Vec<u8>| request.encode(bytes);
-        let kind = Kind::Coordinator(Answer::Done);
+        let kind = Kind::Coordinator(ResponseKind::Done);
         self.start_checked(now, kind, check_name(name), encode, out)
     }
 
@@ -53,10 +53,15 @@ impl Client {
         &mut self,
         now: Time,
         service_mask: u32,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::GetServerListRequest { service_mask };
-        self.ask_coordinator(now, Answer::Message, |bytes| request.encode(bytes), out)
+        self.ask_coordinator(
+            now,
+            ResponseKind::Message,
+            |bytes| request.encode(bytes),
+            out,
+        )
     }
 
     /// Where the tablets of a table are; a [`wire::proto::TableConfig`], empty if there is no such table.
@@ -64,16 +69,31 @@ impl Client {
         &mut self,
         now: Time,
         table_id: TableId,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::GetTableConfigRequest { table_id };
-        self.ask_coordinator(now, Answer::Message, |bytes| request.encode(bytes), out)
+        self.ask_coordinator(
+            now,
+            ResponseKind::Message,
+            |bytes| request.encode(bytes),
+            out,
+        )
     }
 
     /// When this client lease ends; its id is 0 if it has.
-    pub fn lease_info(&mut self, now: Time, lease_id: u64, out: &mut impl Output) -> OperationId {
+    pub fn lease_info(
+        &mut self,
+        now: Time,
+        lease_id: u64,
+        out: &mut impl ClientEffects,
+    ) -> OperationId {
         let request = rpc::GetLeaseInfoRequest { lease_id };
-        self.ask_coordinator(now, Answer::LeaseInfo, |bytes| request.encode(bytes), out)
+        self.ask_coordinator(
+            now,
+            ResponseKind::LeaseInfo,
+            |bytes| request.encode(bytes),
+            out,
+        )
     }
 
     /// Tells the coordinator that this server could not be reached.
@@ -81,20 +101,20 @@ impl Client {
         &mut self,
         now: Time,
         server_id: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::HintServerCrashedRequest { server_id };
-        self.ask_coordinator(now, Answer::Done, |bytes| request.encode(bytes), out)
+        self.ask_coordinator(now, ResponseKind::Done, |bytes| request.encode(bytes), out)
     }
 
     pub fn runtime_option(
         &mut self,
         now: Time,
         option: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::GetRuntimeOptionRequest { option };
-        let kind = Kind::Coordinator(Answer::Message);
+        let kind = Kind::Coordinator(ResponseKind::Message);
         let encode = |bytes: &mut Vec<u8>| request.encode(bytes);
         self.start_checked(now, kind, check_name(option), encode, out)
     }
@@ -104,12 +124,18 @@ impl Client {
         now: Time,
         option: &[u8],
         value: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::SetRuntimeOptionRequest { option, value };
         let check = check_name(option).and_then(|()| check_name(value));
         let encode = |bytes: &mut Vec<u8>| request.encode(bytes);
-        self.start_checked(now, Kind::Coordinator(Answer::Done), check, encode, out)
+        self.start_checked(
+            now,
+            Kind::Coordinator(ResponseKind::Done),
+            check,
+            encode,
+            out,
+        )
     }
 
     /// A control operation for the server that owns this key; see [`rpc::control_op`].
@@ -120,7 +146,7 @@ impl Client {
         key: &[u8],
         control_op: u32,
         input: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         if input.len() > MAX_TEXT_BYTES {
             let error = Error::Invalid("the input of a control operation has at most 64 KiB");
@@ -137,7 +163,7 @@ impl Client {
             }
             .encode(bytes);
         };
-        let kind = Kind::OnKey(Answer::Control);
+        let kind = Kind::OnKey(ResponseKind::Control);
         self.start_on_key(now, kind, table_id, key, &[], encode, out)
     }
 
@@ -148,14 +174,14 @@ impl Client {
         table: TableId,
         object_count: u32,
         object_bytes: u32,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::FillWithTestDataRequest {
             object_count,
             object_bytes,
         };
         let encode = |bytes: &mut Vec<u8>| request.encode(bytes);
-        let kind = Kind::OnKey(Answer::Done);
+        let kind = Kind::OnKey(ResponseKind::Done);
         self.start_on_key(now, kind, table, b"0", &[], encode, out)
     }
 
@@ -165,24 +191,38 @@ impl Client {
         now: Time,
         locator: &str,
         question: Question,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let (opcode, service, answer) = match question {
-            Question::ServerId => (Opcode::GetServerId, Service::Admin, Answer::ServerId),
-            Question::Metrics => (Opcode::GetMetrics, Service::Admin, Answer::Message),
-            Question::Config => (Opcode::GetServerConfig, Service::Admin, Answer::Message),
+            Question::ServerId => (Opcode::GetServerId, Service::Admin, ResponseKind::ServerId),
+            Question::Metrics => (Opcode::GetMetrics, Service::Admin, ResponseKind::Message),
+            Question::Config => (
+                Opcode::GetServerConfig,
+                Service::Admin,
+                ResponseKind::Message,
+            ),
             Question::Statistics => (
                 Opcode::GetServerStatistics,
                 Service::Master,
-                Answer::Message,
+                ResponseKind::Message,
             ),
-            Question::LogMetrics => (Opcode::GetLogMetrics, Service::Master, Answer::Message),
-            Question::Kill => (Opcode::Kill, Service::Admin, Answer::Done),
+            Question::LogMetrics => (
+                Opcode::GetLogMetrics,
+                Service::Master,
+                ResponseKind::Message,
+            ),
+            Question::Kill => (Opcode::Kill, Service::Admin, ResponseKind::Done),
             Question::Ping => {
                 let request = rpc::PingRequest {
                     caller: ServerId::INVALID,
                 };
-                return self.call_at(now, locator, Answer::Done, |out| request.encode(out), out);
+                return self.call_at(
+                    now,
+                    locator,
+                    ResponseKind::Done,
+                    |out| request.encode(out),
+                    out,
+                );
             }
         };
         let encode = |bytes: &mut Vec<u8>| rpc::encode_bare_request(opcode, service, bytes);
@@ -196,7 +236,7 @@ impl Client {
         locator: &str,
         bytes: &[u8],
         answer_bytes: u32,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let fixed = rpc::EchoRequest::FIXED_BYTES.max(rpc::EchoResponse::FIXED_BYTES);
         if fixed + bytes.len().max(answer_bytes as usize) > MAX_RPC_BYTES {
@@ -207,7 +247,13 @@ impl Client {
             echo_bytes: answer_bytes,
             bytes,
         };
-        self.call_at(now, locator, Answer::Echo, |out| request.encode(out), out)
+        self.call_at(
+            now,
+            locator,
+            ResponseKind::Echo,
+            |out| request.encode(out),
+            out,
+        )
     }
 
     /// Has the server at this locator ping another one.
@@ -217,7 +263,7 @@ impl Client {
         locator: &str,
         server_id: ServerId,
         timeout: Duration,
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let request = rpc::ProxyPingRequest {
             server_id,
@@ -226,7 +272,7 @@ impl Client {
         self.call_at(
             now,
             locator,
-            Answer::ProxyPing,
+            ResponseKind::ProxyPing,
             |out| request.encode(out),
             out,
         )
@@ -235,9 +281,9 @@ impl Client {
     fn ask_coordinator(
         &mut self,
         now: Time,
-        answer: Answer,
+        answer: ResponseKind,
         encode: impl FnOnce(&mut Vec<u8>),
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         self.start_checked(now, Kind::Coordinator(answer), Ok(()), encode, out)
     }
@@ -246,9 +292,9 @@ impl Client {
         &mut self,
         now: Time,
         locator: &str,
-        answer: Answer,
+        answer: ResponseKind,
         encode: impl FnOnce(&mut Vec<u8>),
-        out: &mut impl Output,
+        out: &mut impl ClientEffects,
     ) -> OperationId {
         let kind = Kind::At(locator.to_owned(), answer);
         self.start_checked(now, kind, Ok(()), encode, out)

@@ -53,7 +53,7 @@ struct Recorder {
     completed: VecDeque<(OperationId, Result<Owned, Error>)>,
 }
 
-impl Output for Recorder {
+impl ClientEffects for Recorder {
     fn connect(&mut self, session: u64, locator: &str) {
         self.connects.push_back((session, locator.to_owned()));
     }

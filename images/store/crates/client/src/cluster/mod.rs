@@ -12,7 +12,7 @@ use base::time::Time;
 use client_core::{Client, Config, OperationId, Owned};
 use net::{Audience, FastConfig, Limits, Port, PortKind, Reactor, fast_config};
 
-use crate::link::{Link, Results};
+use crate::driver::{ClientDriver, Results};
 use crate::ops::Operation;
 use crate::{Error, Options};
 
@@ -41,7 +41,7 @@ impl<O> Ticket<O> {
 /// A store, seen from one thread of a client.
 pub struct Cluster {
     pub(crate) reactor: Reactor,
-    pub(crate) link: Link,
+    pub(crate) link: ClientDriver,
     pub(crate) options: Options,
 }
 
@@ -105,7 +105,7 @@ impl Cluster {
         }
         Ok(Cluster {
             reactor,
-            link: Link::new(Client::new(config, now), coordinator),
+            link: ClientDriver::new(Client::new(config, now), coordinator),
             options,
         })
     }

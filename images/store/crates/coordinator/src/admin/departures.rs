@@ -11,7 +11,7 @@ use crate::hindrance::{Hindrance, Master, Tablets, TooFewMachines};
 use crate::liveness::backups::Announced;
 use crate::movement::why_cannot_give;
 use crate::recovery::Recoveries;
-use crate::registry::members::{Link, Server};
+use crate::registry::members::{MemberSession, Server};
 use crate::status::Draining;
 use crate::store::Store;
 
@@ -272,7 +272,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Whether what a master said last takes into account which backups there are, and which of them are drained.
-    fn is_up_to_date(&self, link: &Link, pong: &Pong) -> bool {
+    fn is_up_to_date(&self, link: &MemberSession, pong: &Pong) -> bool {
         let knows_list =
             |on_draining: &OnDraining| on_draining.list_number == self.announced.number();
         // Older builds do not say so. A ping that overtakes the list deceives these.

@@ -5,7 +5,7 @@
 use base::bugs::{Bug, is_planted};
 use wire::member::{Settings, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::balancing::Balancing;
 use crate::movement::Terms;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
@@ -54,7 +54,7 @@ impl InForce {
         &mut self,
         members: &mut Members,
         order: &SettingsOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<bool, SettingsError> {
         order.settings.check().map_err(SettingsError::Impossible)?;
         let in_force = self.settings;

@@ -7,7 +7,7 @@ use base::ids::ServerId;
 use wire::format::Formats;
 use wire::member::{Format, Hello, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::orders::FinalizeError;
 use crate::registry::members::{self, Members};
 use crate::reports::{Refusal, StateEvent};
@@ -42,7 +42,7 @@ impl Upgrades {
         &mut self,
         members: &mut Members,
         format: u32,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<u32, FinalizeError> {
         let known = self.known;
         let format = match format {

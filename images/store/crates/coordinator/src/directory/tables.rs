@@ -18,7 +18,7 @@ use wire::member::TabletRange;
 use crate::Limits;
 use crate::journaled::Journaled;
 use crate::table_limit::TableLimit;
-use owned::{Owned, Place};
+use owned::{Owned, TabletKey};
 
 pub use even::EvenSplit;
 pub use merge::Pair;
@@ -345,7 +345,7 @@ impl Tables {
     pub fn empty(&mut self, owners: &BTreeSet<u32>) {
         let owned = self.owned_by(owners);
         let owned = owned.filter(|(_, tablet)| !tablet.sources.is_empty());
-        let places: Vec<Place> = owned.map(place_of).collect();
+        let places: Vec<TabletKey> = owned.map(place_of).collect();
         for place in places {
             if let Some(tablet) = self.tablet_at(place) {
                 tablet.sources.clear();
@@ -402,7 +402,7 @@ impl Tables {
     }
 
     /// For a change.
-    fn tablet_at(&mut self, (id, start_key_hash): Place) -> Option<&mut Tablet> {
+    fn tablet_at(&mut self, (id, start_key_hash): TabletKey) -> Option<&mut Tablet> {
         let table = self.by_id.get_mut(&id)?;
         let at = table.position_of(start_key_hash);
         table.tablets.get_mut(at)
@@ -435,7 +435,7 @@ impl Tables {
         };
         let owned = self.owned_by(&BTreeSet::from([owner]));
         let its = owned.filter(|(_, tablet)| is_its(tablet));
-        let places: Vec<Place> = its.map(place_of).collect();
+        let places: Vec<TabletKey> = its.map(place_of).collect();
         for place in places {
             if let Some(tablet) = self.tablet_at(place) {
                 let last = tablet.sources.pop();
@@ -486,7 +486,7 @@ impl Tables {
     }
 }
 
-fn place_of((table, tablet): (&Table, &Tablet)) -> Place {
+fn place_of((table, tablet): (&Table, &Tablet)) -> TabletKey {
     (table.id, tablet.start_key_hash)
 }
 

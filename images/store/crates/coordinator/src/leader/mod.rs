@@ -1,24 +1,24 @@
 //! One leadership of a store whose state is in objects of an API server: the coordinator, the [`Keeper`] of its state, and what waits between them.
 //!
 //! A state machine without I/O. A driver that was elected makes a [`Leader`], hands in what happens, calls [`Leader::tick`] after each batch of
-//! events and no later than it says, and carries out what [`Leader::take_output`] gives, in that order:
+//! events and no later than it says, and carries out what [`Leader::take_effect`] gives, in that order:
 //!
 //! ```text
 //! let mut leader = Leader::new(settings);
 //! leader.start(now);
 //! loop {
-//!     while let Some(output) = leader.take_output() { carry_out(output) }
+//!     while let Some(effect) = leader.take_effect() { carry_out(effect) }
 //!     wait for an event or the time that tick gave: leader.answered, request, member_message, ... ; leader.tick(now)
 //! }
 //! ```
 //!
-//! Until [`News::Leads`] no client or member is to be let in, afterwards all are. [`News::Ended`] is the last output.
+//! Until [`News::Leads`] no client or member is to be let in, afterwards all are. [`News::Ended`] is the last effect.
 //!
 //! What the coordinator puts out waits as the [`crate::outbox`] says. If more waits than a process should hold, the leadership is given up: this
 //! process is to start anew.
 
+mod effect;
 mod orders;
-mod output;
 
 use core::time::Duration;
 
@@ -31,10 +31,10 @@ pub use crate::outbox::Limits;
 use crate::outbox::{Outbox, STUCK_AFTER, Sink};
 use crate::root::ending_of;
 use crate::state::Pair;
-use crate::state::objects::{self, Answer, Ending, Keeper, RequestId};
+use crate::state::objects::{self, Ending, Keeper, ObjectResponse, RequestId};
 use crate::status::{ClusterStatus, StateWait};
 use crate::{Config, Coordinator};
-pub use output::{News, Output};
+pub use effect::{LeaderEffect, News};
 
 /// Cluster time is noted so far ahead where the API server may be away.
 pub const TIME_AHEAD: Duration = Duration::from_secs(600);
@@ -93,8 +93,8 @@ impl<A> Leader<A> {
         self.hear_keeper(now);
     }
 
-    /// What came of a request. Exactly once for each; [`Answer::Failed`] if nothing came in time.
-    pub fn answered(&mut self, now: Time, id: RequestId, answer: Answer) {
+    /// What came of a request. Exactly once for each; [`ObjectResponse::Failed`] if nothing came in time.
+    pub fn answered(&mut self, now: Time, id: RequestId, answer: ObjectResponse) {
         self.keeper.answered(now, id, answer);
         self.hear_keeper(now);
     }
@@ -173,8 +173,8 @@ impl<A> Leader<A> {
     }
 
     /// What comes next; `None`: nothing until the next event or tick.
-    pub fn take_output(&mut self) -> Option<Output<A>> {
-        self.outbox.take_output()
+    pub fn take_effect(&mut self) -> Option<LeaderEffect<A>> {
+        self.outbox.take_effect()
     }
 
     // ---- what can be seen ----
@@ -241,9 +241,9 @@ impl<A> Leader<A> {
             text: "the server knows of another leader than this coordinator, which looks whether it still leads: try again".to_owned(),
         };
         let kind = Kind::Refused(refused);
-        let message = Output::SendMember(connection, ToShard::from(kind));
+        let message = LeaderEffect::SendMember(connection, ToShard::from(kind));
         self.outbox.put(message);
-        self.outbox.put(Output::CloseMember(connection));
+        self.outbox.put(LeaderEffect::CloseMember(connection));
     }
 
     /// Gives what has changed to the keeper; what was put out waits for it.
@@ -286,18 +286,18 @@ impl<A> Leader<A> {
     }
 
     fn hear_keeper(&mut self, now: Time) {
-        while let Some(output) = self.keeper.take_output() {
-            match output {
-                objects::Output::Request(id, request) => {
+        while let Some(effect) = self.keeper.take_effect() {
+            match effect {
+                objects::KeeperEffect::Request(id, request) => {
                     let request = News::Request(id, request);
-                    self.outbox.put(Output::State(request));
+                    self.outbox.put(LeaderEffect::State(request));
                 }
-                objects::Output::Loaded { cluster_id, pairs } => {
+                objects::KeeperEffect::Loaded { cluster_id, pairs } => {
                     self.loaded(now, cluster_id, pairs);
                 }
-                objects::Output::Empty => self.begin_rebuild(now, false),
-                objects::Output::Committed(number) => self.committed(now, number),
-                objects::Output::Ended(ending, text) => self.end(ending, text),
+                objects::KeeperEffect::Empty => self.begin_rebuild(now, false),
+                objects::KeeperEffect::Committed(number) => self.committed(now, number),
+                objects::KeeperEffect::Ended(ending, text) => self.end(ending, text),
             }
         }
     }
@@ -308,7 +308,7 @@ impl<A> Leader<A> {
             Coordinator::rebuilding(self.config.clone(), self.keeper.nonce(), false, now);
         self.rebuild = Rebuild::Hears { has_root };
         self.coordinator = Some(coordinator);
-        self.outbox.put(Output::State(News::Leads {
+        self.outbox.put(LeaderEffect::State(News::Leads {
             cluster_id: self.config.cluster_id,
             is_new: false,
         }));
@@ -348,7 +348,7 @@ impl<A> Leader<A> {
         }
         self.coordinator = Some(coordinator);
         let leads = News::Leads { cluster_id, is_new };
-        self.outbox.put(Output::State(leads));
+        self.outbox.put(LeaderEffect::State(leads));
     }
 
     fn committed(&mut self, now: Time, number: u64) {
@@ -367,7 +367,8 @@ impl<A> Leader<A> {
         }
         self.outbox.end();
         self.act(|coordinator, out| coordinator.refuse_to_lead(text.clone(), out));
-        self.outbox.put(Output::State(News::Ended(ending, text)));
+        self.outbox
+            .put(LeaderEffect::State(News::Ended(ending, text)));
     }
 }
 

@@ -41,7 +41,7 @@ impl<A> Leader<A> {
         done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
     }
 
-    /// See [`crate::Coordinator::control_shards`]; the reply comes with [`Output::Reply`].
+    /// See [`crate::Coordinator::control_shards`]; the reply comes with [`LeaderEffect::Reply`].
     ///
     /// # Errors
     /// Nobody is asked.

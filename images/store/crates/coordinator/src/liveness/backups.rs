@@ -2,7 +2,7 @@
 
 use wire::member::{Backup, BackupReport, Backups, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::reports::MemberEvent;
 use crate::store::Store;
 
@@ -28,7 +28,12 @@ impl Announced {
     }
 
     /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
-    pub fn announce(&mut self, store: &mut Store, newcomer: Option<u64>, out: &mut impl Output) {
+    pub fn announce(
+        &mut self,
+        store: &mut Store,
+        newcomer: Option<u64>,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let enlisted = store.members.enlisted();
         let backups: Vec<Backup> = enlisted
             .filter_map(|(server, member)| {
@@ -70,7 +75,7 @@ impl Announced {
         store: &mut Store,
         index: u32,
         mut report: BackupReport,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Option<Vec<u64>> {
         let logs = std::mem::take(&mut report.logs);
         let server = store.members.server_mut(index)?;
@@ -91,7 +96,7 @@ impl Announced {
     }
 
     /// Says so when the last free frame of all backups is taken: writes wait from then on, and so does what a recovery has brought back.
-    pub fn look_for_full(&mut self, store: &Store, out: &mut impl Output) {
+    pub fn look_for_full(&mut self, store: &Store, out: &mut impl CoordinatorEffects) {
         let enlisted = store.members.enlisted();
         let reports = enlisted.filter_map(|(server, _)| server.backup.as_ref());
         let usable: Vec<&BackupReport> =

@@ -10,8 +10,8 @@ use base::bugs::{Bug, is_planted};
 use base::time::Time;
 use wire::member::{Probe, Probed, ToShard, coordinator};
 
-use crate::Output;
-use crate::registry::members::{Link, Server};
+use crate::CoordinatorEffects;
+use crate::registry::members::{MemberSession, Server};
 use crate::reports::MemberEvent;
 use crate::store::Store;
 
@@ -50,7 +50,7 @@ impl Suspicion {
 }
 
 /// Its session, while that has a connection.
-fn connected(server: &Server) -> Option<&Link> {
+fn connected(server: &Server) -> Option<&MemberSession> {
     server.link.as_ref().filter(|link| !link.is_interrupted)
 }
 
@@ -62,7 +62,7 @@ impl Suspicions {
         now: Time,
         index: u32,
         is_silent: bool,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let is_suspicious = store.members.server(index).is_some_and(|server| {
             server.has_enlisted()
@@ -92,7 +92,7 @@ impl Suspicions {
         store: &mut Store,
         now: Time,
         index: u32,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let pings = 2 * store.config.ping_interval;
         let is_silent = |server: &Server| {
@@ -120,7 +120,12 @@ impl Suspicions {
     }
 
     /// Servers that have been silent for too long are suspected, and those that are suspected already are asked about again.
-    pub(crate) fn look(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
+    pub(crate) fn look(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) -> Time {
         let timeout = store.config.death_timeout;
         let silent = |server: &Server| match connected(server) {
             Some(link) => now.since(link.last_heard) >= timeout / SILENT_PART,
@@ -146,7 +151,13 @@ impl Suspicions {
     }
 
     /// Begins the next round of questions, if it is time.
-    fn ask_about(&mut self, store: &mut Store, now: Time, index: u32, out: &mut impl Output) {
+    fn ask_about(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        index: u32,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let timeout = store.config.death_timeout;
         let Some(suspicion) = self.0.get_mut(&index) else {
             return;
@@ -202,7 +213,7 @@ impl Suspicions {
         now: Time,
         prober: u32,
         probed: Probed,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Option<String> {
         let of_prober = |(_, suspicion): &(&u32, &mut Suspicion)| {
             let asked = suspicion.asked.get(&prober);
@@ -239,7 +250,7 @@ impl Suspicions {
         store: &Store,
         index: u32,
         waited: Duration,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Option<String> {
         let server = store.members.server(index)?;
         let (id, member) = (server.id, server.member.clone());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use wire::member::{TabletMerge, TabletRange, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::Pair;
 use crate::movement::Movement;
 use crate::reports::TableEvent;
@@ -18,7 +18,7 @@ const MERGES_OF_LOOK: usize = 16;
 
 impl Movement {
     /// Makes one tablet of each pair that nothing keeps apart.
-    pub(crate) fn merge_tablets(&mut self, store: &mut Store, out: &mut impl Output) {
+    pub(crate) fn merge_tablets(&mut self, store: &mut Store, out: &mut impl CoordinatorEffects) {
         let under_way = self.migrations.ways();
         let pairs = store.tables.mergeable();
         let pairs = pairs.filter(|pair| self.may_merge(store, pair, &under_way));
@@ -51,7 +51,7 @@ impl Movement {
         can_merge && !is_draining && is_free(&pair.first) && is_free(&pair.second)
     }
 
-    fn merge_pair(&mut self, store: &mut Store, pair: &Pair, out: &mut impl Output) {
+    fn merge_pair(&mut self, store: &mut Store, pair: &Pair, out: &mut impl CoordinatorEffects) {
         // Of three in a row the second pair is another one once the first is merged: it comes with a later look.
         if !store.tables.merge(pair) {
             return;

@@ -13,7 +13,7 @@ use wire::member::{
 };
 use wire::status::Status;
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{Source, Table};
 use crate::movement::Movement;
 use crate::movement::migrations::UnderWay;
@@ -31,7 +31,7 @@ impl Movement {
         store: &mut Store,
         now: Time,
         order: &MigrationOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Migration, MigrateError> {
         let (tablet, source, table) = tablet_to_migrate(store, order)?;
         let target = target_of(store, &order.target)?;
@@ -158,7 +158,7 @@ impl Movement {
         (source, target): (u32, u32),
         bytes_per_second: u64,
         shown: Migration,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let migration_id = shown.id;
         let event = MigrationEvent::Began {
@@ -216,7 +216,7 @@ impl Movement {
         now: Time,
         index: u32,
         migrated: &Migrated,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let migration_id = migrated.migration_id;
         let one = self.migrations.under_way.get_mut(&migration_id);
@@ -252,7 +252,7 @@ impl Movement {
         now: Time,
         index: u32,
         stopped: MigrationId,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Vec<ServerId> {
         let migration_id = stopped.migration_id;
         let one = self.migrations.under_way.get(&migration_id);
@@ -287,7 +287,7 @@ impl Movement {
         index: u32,
         connection: u64,
         wanted: &MigrationWanted,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let tablet = wanted.tablet;
         let order = MigrationOrder {
@@ -329,7 +329,7 @@ impl Movement {
         store: &Store,
         now: Time,
         index: u32,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         for id in self.migrations.where_(|one| one.concerns(index)) {
             let is_source = self.migrations.under_way[&id].source == index;
@@ -349,7 +349,7 @@ impl Movement {
         store: &Store,
         now: Time,
         table: &Table,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         for id in self
             .migrations
@@ -366,7 +366,7 @@ impl Movement {
         now: Time,
         targets: &[u32],
         why: &str,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         for id in self.migrations.where_(|one| targets.contains(&one.target)) {
             self.end(store, now, id, why, None, out);
@@ -381,7 +381,7 @@ impl Movement {
         migration_id: u64,
         why: &str,
         untold: Option<u32>,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> bool {
         let Some(one) = self.migrations.under_way.get(&migration_id) else {
             return false;
@@ -402,7 +402,7 @@ impl Movement {
         now: Time,
         migration_id: u64,
         failure: &str,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let Some(one) = self.migrations.under_way.remove(&migration_id) else {
             return;
@@ -451,7 +451,12 @@ fn moved(shown: &Migration) -> String {
 }
 
 /// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.
-fn order_drop(store: &mut Store, index: u32, tablet: TabletRange, out: &mut impl Output) {
+fn order_drop(
+    store: &mut Store,
+    index: u32,
+    tablet: TabletRange,
+    out: &mut impl CoordinatorEffects,
+) {
     let server = store.members.server_mut(index);
     if let Some(link) = server.and_then(|server| server.link.as_mut()) {
         let sequence = link.sequence();
@@ -460,7 +465,7 @@ fn order_drop(store: &mut Store, index: u32, tablet: TabletRange, out: &mut impl
     }
 }
 
-fn answer(connection: u64, sequence: u64, status: Status, out: &mut impl Output) {
+fn answer(connection: u64, sequence: u64, status: Status, out: &mut impl CoordinatorEffects) {
     let ended = MigrationEnded {
         sequence,
         status: status.into(),

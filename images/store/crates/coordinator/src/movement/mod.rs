@@ -16,7 +16,7 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::member::{TabletLoad, TabletRange};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::status::{self, Migration};
 use crate::store::Store;
 use balance::Balance;
@@ -79,7 +79,7 @@ impl Movement {
         now: Time,
         migration_id: u64,
         why: &str,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> bool {
         let Some(waiting) = self.balance.queue.take(migration_id) else {
             return self.end(store, now, migration_id, why, None, out);

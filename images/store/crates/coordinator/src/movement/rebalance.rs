@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::time::Time;
 use wire::member::TabletRange;
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{Cut, NOBODY};
 use crate::movement::balance::backoff::Hold;
 use crate::movement::balance::plan::{self, Plan, Step, Tablet, View};
@@ -27,7 +27,7 @@ impl Movement {
         store: &mut Store,
         terms: Terms,
         now: Time,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Time {
         if now < self.balance.next_look {
             return self.balance.next_look;
@@ -65,7 +65,7 @@ impl Movement {
         terms: Terms,
         now: Time,
         step: &Step,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), MigrateError> {
         self.may_migrate(store, &step.tablet, step.source, step.target)?;
         let Some(table) = store.tables.get(step.tablet.table_id) else {

@@ -6,7 +6,7 @@
 use base::time::Time;
 use wire::member::{TabletSplit, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{Cut, EvenSplit, SplitError};
 use crate::movement::Movement;
 use crate::orders::{SplitOrder, SplitTableError, TableSplit, TabletTable};
@@ -21,7 +21,7 @@ impl Movement {
         name: &[u8],
         key_hash: u64,
         by: Cut,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Option<u64>, SplitError> {
         // Otherwise there is a boundary already.
         let Some(split) = store.tables.split(name, key_hash, by)? else {
@@ -55,7 +55,7 @@ impl Movement {
         now: Time,
         table_id: u64,
         key_hash: u64,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         for id in self.migrations.where_(|one| one.holds(table_id, key_hash)) {
             self.end(store, now, id, "its tablet was split", None, out);
@@ -71,7 +71,7 @@ impl Movement {
         store: &mut Store,
         now: Time,
         order: &SplitOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<TableSplit, SplitTableError> {
         let most = store.config.limits.max_parts;
         if !(2..=most).contains(&order.parts) {

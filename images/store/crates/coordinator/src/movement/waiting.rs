@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use base::time::Time;
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::movement::Movement;
 use crate::movement::balance::queue::Waiting;
 use crate::movement::resolve::{tablet_to_migrate, target_of};
@@ -61,7 +61,12 @@ impl Movement {
     }
 
     /// Begins what has its servers free, in the order in which it came; nobody overtakes who waits for the same server.
-    pub(crate) fn begin_waiting(&mut self, store: &Store, now: Time, out: &mut impl Output) {
+    pub(crate) fn begin_waiting(
+        &mut self,
+        store: &Store,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let mut awaited = BTreeSet::new();
         for mut one in std::mem::take(&mut self.balance.queue.0) {
             let servers = [one.shown.source_id, one.shown.target_id];

@@ -6,17 +6,17 @@ use base::bugs::{Bug, is_planted};
 use base::ids::ReplyTo;
 use wire::member::{ToShard, coordinator};
 
-use super::output::Output;
+use super::effect::Effect;
 
-/// What an output takes beside its bytes.
+/// What an effect takes beside its bytes.
 const OVERHEAD_BYTES: usize = 64;
 
 /// Outputs in the order in which they were put out, each with the commit that it waits for.
 #[derive(Debug)]
 pub struct Held<A, S> {
-    waiting: VecDeque<(u64, Output<A, S>)>,
+    waiting: VecDeque<(u64, Effect<A, S>)>,
     /// Of this round: which commit they wait for is not known yet.
-    round: Vec<Output<A, S>>,
+    round: Vec<Effect<A, S>>,
     bytes: usize,
 }
 
@@ -30,21 +30,21 @@ impl<A, S> Default for Held<A, S> {
     }
 }
 
-fn bytes_of<A, S>(output: &Output<A, S>) -> usize {
-    let bytes = match output {
-        Output::Reply(_, payload) => payload.len(),
-        Output::SendMember(_, message) => prost::Message::encoded_len(message),
+fn bytes_of<A, S>(effect: &Effect<A, S>) -> usize {
+    let bytes = match effect {
+        Effect::Reply(_, payload) => payload.len(),
+        Effect::SendMember(_, message) => prost::Message::encoded_len(message),
         _ => 0,
     };
     bytes + OVERHEAD_BYTES
 }
 
-/// The connection of a client or member that an output is for.
-fn connection_of<A, S>(output: &Output<A, S>) -> Option<u64> {
-    match output {
-        Output::Reply(ReplyTo { connection, .. }, _)
-        | Output::SendMember(connection, _)
-        | Output::CloseMember(connection) => Some(*connection),
+/// The connection of a client or member that an effect is for.
+fn connection_of<A, S>(effect: &Effect<A, S>) -> Option<u64> {
+    match effect {
+        Effect::Reply(ReplyTo { connection, .. }, _)
+        | Effect::SendMember(connection, _)
+        | Effect::CloseMember(connection) => Some(*connection),
         _ => None,
     }
 }
@@ -59,36 +59,36 @@ pub fn needs_no_commit(message: &ToShard) -> bool {
 }
 
 impl<A, S> Held<A, S> {
-    pub fn push(&mut self, output: Output<A, S>) {
-        self.bytes += bytes_of(&output);
-        self.round.push(output);
+    pub fn push(&mut self, effect: Effect<A, S>) {
+        self.bytes += bytes_of(&effect);
+        self.round.push(effect);
     }
 
     /// What was put out since the last call waits for this commit; numbers do not fall.
     pub fn end_round(&mut self, commit: u64) {
         let round = self.round.drain(..);
-        self.waiting.extend(round.map(|output| (commit, output)));
+        self.waiting.extend(round.map(|effect| (commit, effect)));
     }
 
     /// What waits for this commit or an earlier one, in order.
-    pub fn release(&mut self, committed: u64) -> impl Iterator<Item = Output<A, S>> {
+    pub fn release(&mut self, committed: u64) -> impl Iterator<Item = Effect<A, S>> {
         let count = self
             .waiting
             .partition_point(|(commit, _)| *commit <= committed);
         let released = self.waiting.drain(..count);
         let bytes = &mut self.bytes;
-        released.map(|(_, output)| {
-            *bytes -= bytes_of(&output);
-            output
+        released.map(|(_, effect)| {
+            *bytes -= bytes_of(&effect);
+            effect
         })
     }
 
     /// A connection is gone: nothing needs to leave on it any more.
     pub fn forget(&mut self, connection: u64) {
-        let is_for_others = |output: &Output<A, S>| connection_of(output) != Some(connection);
-        self.waiting.retain(|(_, output)| is_for_others(output));
+        let is_for_others = |effect: &Effect<A, S>| connection_of(effect) != Some(connection);
+        self.waiting.retain(|(_, effect)| is_for_others(effect));
         self.round.retain(is_for_others);
-        let all = self.waiting.iter().map(|(_, output)| output);
+        let all = self.waiting.iter().map(|(_, effect)| effect);
         self.bytes = all.chain(&self.round).map(bytes_of).sum();
     }
 

@@ -11,8 +11,8 @@
 //! *What is bounded.* Beyond [`Limits::refuse_bytes`] or [`Limits::refuse_count`] of what waits, requests of clients are answered at once with RETRY
 //! and a text that says why. Beyond four times as much (members may say things without end too) the owner must give up: see [`Outbox::is_overfull`].
 
+mod effect;
 mod held;
-mod output;
 mod sink;
 
 use core::time::Duration;
@@ -22,10 +22,10 @@ use base::ids::ReplyTo;
 use base::time::Time;
 
 use crate::Coordinator;
-use crate::output::retry_response;
+use crate::effects::retry_response;
 use crate::root::shows_no_state;
+pub use effect::Effect;
 use held::Held;
-pub use output::Output;
 pub use sink::Sink;
 
 /// A commit that is under way for longer counts as stuck: the status is shown without waiting for it, and says so.
@@ -61,18 +61,18 @@ struct Commit {
     time_bound_ns: u64,
 }
 
-/// See the module. `A` and `S` are those of [`Output`].
+/// See the module. `A` and `S` are those of [`Effect`].
 #[derive(Debug)]
 pub struct Outbox<A, S> {
     held: Held<A, S>,
     limits: Limits,
     /// What can leave.
-    ready: VecDeque<Output<A, S>>,
+    ready: VecDeque<Effect<A, S>>,
     /// Member connections that the coordinator has closed; the driver has yet to do so.
     closing: BTreeSet<u64>,
     /// Commits that are not noted yet.
     commits: VecDeque<Commit>,
-    /// The last commit that outputs wait for, and the last that is noted.
+    /// The last commit that effects wait for, and the last that is noted.
     awaited: u64,
     committed: u64,
     /// Nothing is noted any more, so that nothing waits.
@@ -119,7 +119,7 @@ impl<A, S> Outbox<A, S> {
                 "more waits for the coordinator's state than fits: {}",
                 why()
             );
-            return self.put(Output::Reply(to, retry_response(&text)));
+            return self.put(Effect::Reply(to, retry_response(&text)));
         }
         coordinator.request(now, to, payload, &mut self.sink(passes));
     }
@@ -135,22 +135,22 @@ impl<A, S> Outbox<A, S> {
         !self.closing.remove(&connection)
     }
 
-    /// The connection ends with the next output for it: nothing that comes on it counts any more.
+    /// The connection ends with the next effect for it: nothing that comes on it counts any more.
     pub fn is_closing(&self, connection: u64) -> bool {
         self.closing.contains(&connection)
     }
 
-    /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.
+    /// Something of the driver's own that may show what the coordinator knows: comes out as [`Effect::Deferred`] once all that it may show is noted.
     pub fn defer(&mut self, answer: A) {
-        self.sink(false).put(Output::Deferred(answer));
+        self.sink(false).put(Effect::Deferred(answer));
     }
 
     /// Leaves at once.
-    pub fn put(&mut self, output: Output<A, S>) {
-        if let Output::CloseMember(connection) = &output {
+    pub fn put(&mut self, effect: Effect<A, S>) {
+        if let Effect::CloseMember(connection) = &effect {
             self.closing.insert(*connection);
         }
-        self.ready.push_back(output);
+        self.ready.push_back(effect);
     }
 
     // ---- commits ----
@@ -198,11 +198,11 @@ impl<A, S> Outbox<A, S> {
     /// Lets out what waits no more, with what is noted by now.
     fn release(&mut self, coordinator: &Coordinator) {
         let released = self.held.release(self.committed);
-        self.ready.extend(released.map(|mut output| {
-            if let Output::SendMember(_, message) = &mut output {
+        self.ready.extend(released.map(|mut effect| {
+            if let Effect::SendMember(_, message) = &mut effect {
                 coordinator.sign(message);
             }
-            output
+            effect
         }));
     }
 
@@ -213,18 +213,18 @@ impl<A, S> Outbox<A, S> {
         self.commits.clear();
         // Those whose end was held, too.
         let closing = self.closing.iter().copied();
-        self.ready.extend(closing.map(Output::CloseMember));
+        self.ready.extend(closing.map(Effect::CloseMember));
     }
 
     // ---- what comes out, and what can be seen ----
 
     /// What comes next; `None`: nothing until the next event.
-    pub fn take_output(&mut self) -> Option<Output<A, S>> {
-        let output = self.ready.pop_front()?;
-        if let Output::CloseMember(connection) = &output {
+    pub fn take_effect(&mut self) -> Option<Effect<A, S>> {
+        let effect = self.ready.pop_front()?;
+        if let Effect::CloseMember(connection) = &effect {
             self.closing.remove(connection);
         }
-        Some(output)
+        Some(effect)
     }
 
     pub fn is_over(&self) -> bool {
@@ -236,7 +236,7 @@ impl<A, S> Outbox<A, S> {
         self.is_full(OVERFULL_FACTOR)
     }
 
-    /// For how long the oldest commit is under way that outputs wait for, if that is long.
+    /// For how long the oldest commit is under way that effects wait for, if that is long.
     pub fn stuck_for(&self, now: Time) -> Option<Duration> {
         let oldest = self.commits.iter().find(|commit| commit.is_awaited)?;
         Some(now.since(oldest.since)).filter(|waited| *waited >= STUCK_AFTER)
@@ -247,7 +247,7 @@ impl<A, S> Outbox<A, S> {
         self.held.waits()
     }
 
-    /// How many outputs wait.
+    /// How many effects wait.
     pub fn held_count(&self) -> usize {
         self.held.count()
     }

@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, VecDeque};
 use base::ids::ReplyTo;
 use wire::member::ToShard;
 
+use super::effect::Effect;
 use super::held::{Held, needs_no_commit};
-use super::output::Output;
 use crate::reports::CoordinatorEvent;
 
 /// Puts the coordinator's words where they wait, or where they leave at once.
 pub struct Sink<'a, A, S> {
     pub(super) held: &'a mut Held<A, S>,
-    pub(super) ready: &'a mut VecDeque<Output<A, S>>,
+    pub(super) ready: &'a mut VecDeque<Effect<A, S>>,
     pub(super) closing: &'a mut BTreeSet<u64>,
     /// Nothing is noted any more, so that nothing waits.
     pub(super) is_over: bool,
@@ -23,17 +23,17 @@ pub struct Sink<'a, A, S> {
 }
 
 impl<A, S> Sink<'_, A, S> {
-    pub(super) fn put(&mut self, output: Output<A, S>) {
+    pub(super) fn put(&mut self, effect: Effect<A, S>) {
         match self.is_over {
-            true => self.ready.push_back(output),
-            false => self.held.push(output),
+            true => self.ready.push_back(effect),
+            false => self.held.push(effect),
         }
     }
 }
 
-impl<A, S> crate::Output for Sink<'_, A, S> {
+impl<A, S> crate::CoordinatorEffects for Sink<'_, A, S> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        let reply = Output::Reply(to, payload.to_vec());
+        let reply = Effect::Reply(to, payload.to_vec());
         match self.passes_replies {
             true => self.ready.push_back(reply),
             false => self.put(reply),
@@ -41,25 +41,25 @@ impl<A, S> crate::Output for Sink<'_, A, S> {
     }
 
     fn send_member(&mut self, connection: u64, message: ToShard) {
-        let output = Output::SendMember(connection, message);
-        match &output {
-            Output::SendMember(_, message) if self.passes_pings && needs_no_commit(message) => {
-                self.ready.push_back(output);
+        let effect = Effect::SendMember(connection, message);
+        match &effect {
+            Effect::SendMember(_, message) if self.passes_pings && needs_no_commit(message) => {
+                self.ready.push_back(effect);
             }
-            _ => self.put(output),
+            _ => self.put(effect),
         }
     }
 
     fn close_member(&mut self, connection: u64) {
         self.closing.insert(connection);
-        self.put(Output::CloseMember(connection));
+        self.put(Effect::CloseMember(connection));
     }
 
     fn report(&mut self, event: CoordinatorEvent) {
-        self.ready.push_back(Output::Report(event));
+        self.ready.push_back(Effect::Report(event));
     }
 
     fn end_process(&mut self) {
-        self.ready.push_back(Output::EndProcess);
+        self.ready.push_back(Effect::EndProcess);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::ids::ServerId;
 use wire::member::{Logs, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::recovery::Recoveries;
 use crate::store::Store;
 
@@ -15,7 +15,7 @@ impl Recoveries {
         &mut self,
         store: &Store,
         mut logs: Vec<ServerId>,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         if logs.is_empty() {
             return;
@@ -50,7 +50,7 @@ pub(crate) fn committed(store: &Store, index: u32) -> Vec<u64> {
     ids.into_iter().filter(|&id| id != 0).collect()
 }
 
-fn send_forget_logs(connection: u64, logs: &[ServerId], out: &mut impl Output) {
+fn send_forget_logs(connection: u64, logs: &[ServerId], out: &mut impl CoordinatorEffects) {
     if logs.is_empty() {
         return;
     }
@@ -60,7 +60,12 @@ fn send_forget_logs(connection: u64, logs: &[ServerId], out: &mut impl Output) {
 }
 
 /// A backup came with replicas of these logs.
-pub(crate) fn forget_at(store: &Store, connection: u64, held: &[u64], out: &mut impl Output) {
+pub(crate) fn forget_at(
+    store: &Store,
+    connection: u64,
+    held: &[u64],
+    out: &mut impl CoordinatorEffects,
+) {
     let needed = needed_logs(store);
     let held = held.iter().map(|&log| ServerId(log));
     let logs: Vec<ServerId> = held.filter(|log| !needed.contains(log)).collect();

@@ -11,7 +11,7 @@ use base::bugs::{Bug, is_planted};
 use base::ids::ServerId;
 use base::time::Time;
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{NOBODY, Tablet};
 use crate::orders::AcceptLossError;
 use crate::recovery::Recoveries;
@@ -33,7 +33,7 @@ impl Recoveries {
         now: Time,
         server: ServerId,
         expected_token: &str,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Loss, AcceptLossError> {
         // Backups may have said more since the last look.
         self.look_at_once();
@@ -104,7 +104,7 @@ impl Recoveries {
         now: Time,
         member: &str,
         index: u32,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let given_up = |tablet: &Tablet| {
             let came_with = tablet.sources.last().map_or(0, |last| last.recovery_id);
@@ -145,7 +145,7 @@ impl Recoveries {
         store: &mut Store,
         now: Time,
         death: Death,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let owners = death.servers.iter().map(|server| server.id.index());
         let owners: BTreeSet<u32> = owners.collect();

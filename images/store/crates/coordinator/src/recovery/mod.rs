@@ -12,7 +12,7 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::member::{RecoveryId, SegmentSource, TabletRange, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{NOBODY, Source, Table};
 use crate::journaled::Journaled;
 use crate::recovery::dead::{Dead, Head, last_owner};
@@ -173,7 +173,7 @@ impl Recoveries {
     }
 
     /// The tablets with these sources cannot be brought back for now.
-    fn wait_for(&mut self, sources: &[Source], what: String, out: &mut impl Output) {
+    fn wait_for(&mut self, sources: &[Source], what: String, out: &mut impl CoordinatorEffects) {
         if self.waits.get(sources) == Some(&what) {
             return;
         }
@@ -221,7 +221,7 @@ impl Recoveries {
         now: Time,
         member: &str,
         servers: &[Server],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         for server in servers {
             let (log, index) = (server.id, server.id.index());
@@ -273,7 +273,12 @@ impl Recoveries {
     }
 
     /// Looks at what is to be recovered; when to look again.
-    pub(crate) fn look(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
+    pub(crate) fn look(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) -> Time {
         if self.under_way.is_empty() {
             return Time::NEVER;
         }
@@ -312,7 +317,12 @@ impl Recoveries {
     }
 
     /// Finds the tablets without an owner that nobody works on, and the recoveries that have ended.
-    fn take_stock(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Groups {
+    fn take_stock(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) -> Groups {
         let mut groups = Groups::new();
         let mut left: BTreeMap<ServerId, u64> = BTreeMap::new();
         for (table, tablet) in store.tables.tablets() {
@@ -364,7 +374,7 @@ impl Recoveries {
         store: &mut Store,
         now: Time,
         groups: &Groups,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let orders = self.orders.values();
         let sources = orders.map(|order| &order.sources).chain(groups.keys());
@@ -448,7 +458,12 @@ impl Recoveries {
     }
 
     /// A table goes: the other tablets of orders that were about it are given out anew, and nobody needs its logs for it.
-    pub(crate) fn forget_table(&mut self, store: &Store, table: &Table, out: &mut impl Output) {
+    pub(crate) fn forget_table(
+        &mut self,
+        store: &Store,
+        table: &Table,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let is_about = |order: &Order| {
             let mut tablets = order.tablets.iter();
             tablets.any(|tablet| tablet.table_id == table.id)

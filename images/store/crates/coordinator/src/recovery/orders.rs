@@ -9,7 +9,7 @@ use wire::member::{
     LogInventory, Recover, Recovered, RecoveryId, SegmentSource, TabletRange, ToShard, coordinator,
 };
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::directory::tables::{NOBODY, Source};
 use crate::recovery::dead::{Head, last_owner};
 use crate::recovery::parts::cut_into_parts;
@@ -50,7 +50,7 @@ impl Recoveries {
         tablets: &[TabletRange],
         segments: &[SegmentSource],
         heads: &Heads,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let masters = self.recovery_masters(store);
         if masters.is_empty() {
@@ -116,7 +116,7 @@ impl Recoveries {
         store: &mut Store,
         order: Order,
         segments: &[SegmentSource],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let server = store.members.server(order.master);
         let Some(link) = server.and_then(|server| server.link.as_ref()) else {
@@ -173,7 +173,7 @@ impl Recoveries {
         index: u32,
         connection: u64,
         recovered: &Recovered,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let recovery_id = recovered.recovery_id;
         let order = self.orders.get(&recovery_id);
@@ -236,7 +236,7 @@ impl Recoveries {
         index: u32,
         connection: u64,
         recovery: RecoveryId,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let recovery_id = recovery.recovery_id;
         let had_it = |tablet: &&crate::directory::tables::Tablet| {

@@ -9,7 +9,7 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
 
-use crate::Output;
+use crate::CoordinatorEffects;
 use crate::recovery::dead::{Dead, Head};
 use crate::recovery::missing::Missing;
 use crate::registry::members::Members;
@@ -51,7 +51,7 @@ impl Search {
     }
 
     /// Asks the backups that have not answered, and forgets what those had that are gone.
-    pub fn ask(&mut self, now: Time, members: &mut Members, out: &mut impl Output) {
+    pub fn ask(&mut self, now: Time, members: &mut Members, out: &mut impl CoordinatorEffects) {
         self.found.retain(|backup, _| {
             let server = members.server(backup.index());
             server.is_some_and(|server| server.id == *backup && server.backup.is_some())

@@ -16,12 +16,12 @@ use wire::format::Formats;
 use wire::member::{OpenFloor, ToShard, coordinator};
 
 use crate::config::Limits;
+use crate::effects::CoordinatorEffects;
 use crate::journaled::Journaled;
-use crate::output::Output;
 use crate::reports::MemberEvent;
 
 pub use admission::{Death, NotAdmitted, check_hello, formats_of};
-pub use server::{Link, Server};
+pub use server::{MemberSession, Server};
 
 /// Highest generation: the version counter of an incarnation starts at `generation << 40`.
 const MAX_GENERATION: u32 = (1 << 24) - 1;
@@ -172,7 +172,12 @@ impl Members {
     }
 
     /// A master has given a replica of its head up, or has its first head.
-    pub fn raise_open_floor(&mut self, index: u32, floor: OpenFloor, out: &mut impl Output) {
+    pub fn raise_open_floor(
+        &mut self,
+        index: u32,
+        floor: OpenFloor,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let Some(server) = self.servers.get_mut(&index) else {
             return;
         };
@@ -204,7 +209,7 @@ impl Members {
     }
 
     /// Every shard that is connected, in order of its index.
-    pub fn linked(&mut self) -> impl Iterator<Item = (u32, &ServerId, &mut Link)> {
+    pub fn linked(&mut self) -> impl Iterator<Item = (u32, &ServerId, &mut MemberSession)> {
         self.servers.iter_mut().filter_map(|(&index, server)| {
             let Server { id, link, .. } = server;
             link.as_mut().map(|link| (index, &*id, link))
@@ -220,7 +225,7 @@ impl Members {
     }
 
     /// A connection is gone. Returns it if it was a shard's.
-    pub fn disconnect(&mut self, connection: u64) -> Option<Link> {
+    pub fn disconnect(&mut self, connection: u64) -> Option<MemberSession> {
         let index = self.connections.remove(&connection)?;
         self.servers.get_mut(&index)?.disconnect()
     }
@@ -291,7 +296,7 @@ impl Members {
 
     /// Forgets a member, and refuses its instances from now on; also `instance`, unless that is empty. Returns the connections
     /// that it had.
-    pub fn remove(&mut self, name: &str, instance: &str) -> Vec<Link> {
+    pub fn remove(&mut self, name: &str, instance: &str) -> Vec<MemberSession> {
         if !instance.is_empty() {
             self.refuse_for_ever(name, instance.to_owned());
         }

@@ -23,7 +23,7 @@ pub use restore::{CheckpointError, RestoreError};
 pub use state::{CheckpointId, StateEvent};
 pub use tables::TableEvent;
 
-/// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
+/// Given to [`crate::CoordinatorEffects::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinatorEvent {
     Member(MemberEvent),

@@ -5,7 +5,7 @@ use base::time::Time;
 
 use crate::orders::{AcceptLossError, Acceptance};
 use crate::status::Loss;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 impl Coordinator {
     /// Lets a recovery go on without what is missing: see [`Acceptance`].
@@ -16,7 +16,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         acceptance: &Acceptance,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Loss, AcceptLossError> {
         self.gated(out, |it, out| it.accept_now(now, acceptance, out))
     }
@@ -25,7 +25,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         acceptance: &Acceptance,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Loss, AcceptLossError> {
         if let Some(why) = self.refusal() {
             return Err(AcceptLossError::DoesNotLead(why.to_owned()));

@@ -2,14 +2,14 @@
 
 use base::time::Time;
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 use crate::root::Coordinator;
 use crate::state::checkpoint::{self, Header};
 use crate::state::gate::Gate;
 
 impl Coordinator {
     /// Does something whose messages may have to wait.
-    pub(super) fn gated<O: Output, T>(
+    pub(super) fn gated<O: CoordinatorEffects, T>(
         &mut self,
         out: &mut O,
         act: impl FnOnce(&mut Coordinator, &mut Gate<'_, O>) -> T,
@@ -21,7 +21,11 @@ impl Coordinator {
     }
 
     /// Makes the next checkpoint when it is due, sends it, and lets out what has waited long enough. Last in every round; when to come again.
-    pub(super) fn keep_checkpoints(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn keep_checkpoints(
+        &mut self,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) -> Time {
         if !self.keeping.begin_round(&self.store.members) {
             return Time::NEVER;
         }

@@ -8,7 +8,7 @@ use wire::member::{Control, ToShard, coordinator};
 
 use crate::orders::{Asked, ControlError, ControlOrder};
 use crate::pending::Goal;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 impl Coordinator {
     /// One control operation for the shards of a member, or of all, that are connected: those. `to` gets what SERVER_CONTROL_ALL is answered with,
@@ -18,7 +18,7 @@ impl Coordinator {
         now: Time,
         order: &ControlOrder,
         to: ReplyTo,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Vec<Asked>, ControlError> {
         let name = order.member.as_str();
         if !name.is_empty() && self.store.members.get(name).is_none() {
@@ -78,7 +78,7 @@ impl Coordinator {
         (op, input): (u32, &[u8]),
         is_asked: impl Fn(ServerId) -> bool,
         to: ReplyTo,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let number = self.store.ledger.next_question();
         let mut asked = 0;

@@ -5,7 +5,7 @@ use base::time::Time;
 use crate::orders::{Drain, DrainError};
 use crate::reports::MemberEvent;
 use crate::status::Draining;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 impl Coordinator {
     /// A member is to leave the store. Refused where it could not end; done already is no error. Returns how far it is.
@@ -13,7 +13,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         drain: &Drain,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Draining, DrainError> {
         self.gated(out, |it, out| it.drain_now(now, drain, out))
     }
@@ -22,7 +22,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         drain: &Drain,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Draining, DrainError> {
         let name = &drain.name;
         let is_draining = self.check_drain(drain)?;
@@ -45,7 +45,7 @@ impl Coordinator {
     pub fn undrain_member(
         &mut self,
         drain: &Drain,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), DrainError> {
         if self.check_drain(drain)? {
             self.gated(out, |it, out| it.set_draining(&drain.name, false, out));
@@ -68,7 +68,7 @@ impl Coordinator {
         }
     }
 
-    fn set_draining(&mut self, name: &str, is_draining: bool, out: &mut impl Output) {
+    fn set_draining(&mut self, name: &str, is_draining: bool, out: &mut impl CoordinatorEffects) {
         if self.store.members.set_draining(name, is_draining) {
             let member = name.to_owned();
             let event = match is_draining {
@@ -82,7 +82,7 @@ impl Coordinator {
 
     /// Members that nobody seems to need any more get nothing from now on, not even as the last resort. They are drained when all know that, and nobody
     /// has put anything there before.
-    pub(crate) fn end_last_resorts(&mut self, out: &mut impl Output) {
+    pub(crate) fn end_last_resorts(&mut self, out: &mut impl CoordinatorEffects) {
         for name in self.store.members.last_resorts() {
             let departures = self.departures();
             if departures.tablets_at(&name) == 0

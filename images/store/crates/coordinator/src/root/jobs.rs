@@ -2,7 +2,7 @@
 
 use base::time::Time;
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 use crate::root::Coordinator;
 
 /// Does what is due of one thing, a bounded part of it; when to look again.
@@ -10,7 +10,7 @@ type Job<O> = fn(&mut Coordinator, Time, &mut O) -> Time;
 
 impl Coordinator {
     /// Does what is due of all jobs, in this order; when to come again.
-    pub(super) fn do_what_is_due<O: Output>(&mut self, now: Time, out: &mut O) -> Time {
+    pub(super) fn do_what_is_due<O: CoordinatorEffects>(&mut self, now: Time, out: &mut O) -> Time {
         let jobs: &[Job<O>] = &[
             Coordinator::tend_sessions,
             |it, now, out| it.suspicions.look(&mut it.store, now, out),
@@ -27,7 +27,7 @@ impl Coordinator {
     }
 
     /// Pings servers, and ends the sessions of silent ones, and whatever else has come to its end.
-    fn tend_sessions<O: Output>(&mut self, now: Time, out: &mut O) -> Time {
+    fn tend_sessions<O: CoordinatorEffects>(&mut self, now: Time, out: &mut O) -> Time {
         if now >= self.next_ping {
             self.end_silent_sessions(now, out);
             self.end_last_resorts(out);
@@ -38,7 +38,7 @@ impl Coordinator {
         self.next_ping
     }
 
-    fn move_tablets<O: Output>(&mut self, now: Time, out: &mut O) -> Time {
+    fn move_tablets<O: CoordinatorEffects>(&mut self, now: Time, out: &mut O) -> Time {
         let recoveries = self.recoveries.count_under_way();
         let balancing = &self.store.config.balancing;
         let terms = self.settings.terms_of_movement(balancing, recoveries);
@@ -46,7 +46,7 @@ impl Coordinator {
     }
 
     /// Answers what has waited long enough for servers.
-    fn conclude_overdue<O: Output>(&mut self, now: Time, out: &mut O) -> Time {
+    fn conclude_overdue<O: CoordinatorEffects>(&mut self, now: Time, out: &mut O) -> Time {
         self.last_tick = now;
         while let Some(operation) = self.pending.overdue(now) {
             self.conclude(operation, out);

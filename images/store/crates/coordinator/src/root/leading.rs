@@ -2,7 +2,7 @@
 
 use wire::member::{Position, ToShard};
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 use crate::reports::StateEvent;
 use crate::root::Coordinator;
 use crate::state::objects::Leadership;
@@ -60,7 +60,7 @@ impl Coordinator {
     }
 
     /// From now on it serves nobody: all sessions end, and whoever asks is told why.
-    pub fn refuse_to_lead(&mut self, why: String, out: &mut impl Output) {
+    pub fn refuse_to_lead(&mut self, why: String, out: &mut impl CoordinatorEffects) {
         if self.leading.refusal().is_some() {
             return;
         }

@@ -33,8 +33,8 @@ use crate::admin::departures::Departures;
 use crate::admin::settings::InForce;
 use crate::admin::upgrade::Upgrades;
 use crate::config::Config;
+use crate::effects::CoordinatorEffects;
 use crate::liveness::{backups, detection};
-use crate::output::Output;
 use crate::records::Meta;
 use crate::registry::newcomers::Newcomers;
 use crate::state::keeping;
@@ -96,7 +96,7 @@ impl Coordinator {
     }
 
     /// Does what is due. Returns when to call again; calling earlier does no harm.
-    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub fn tick(&mut self, now: Time, out: &mut impl CoordinatorEffects) -> Time {
         if let Some(next) = self.tend_rebuild(now, out) {
             return next;
         }

@@ -7,7 +7,7 @@ use crate::orders::{
 };
 use crate::reports::TableEvent;
 use crate::status::Migration;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 impl Coordinator {
     /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
@@ -16,7 +16,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         order: &MigrationOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Migration, MigrateError> {
         self.gated(out, |it, out| it.migrate_now(now, order, out))
     }
@@ -25,7 +25,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         order: &MigrationOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Migration, MigrateError> {
         if let Some(why) = self.refusal() {
             return Err(MigrateError::DoesNotLead(why.to_owned()));
@@ -49,7 +49,7 @@ impl Coordinator {
         now: Time,
         migration_id: u64,
         expected_cluster_id: u64,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), GiveUpMigrationError> {
         self.gated(out, |it, out| {
             it.give_up_now(now, migration_id, expected_cluster_id, out)
@@ -61,7 +61,7 @@ impl Coordinator {
         now: Time,
         migration_id: u64,
         expected_cluster_id: u64,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), GiveUpMigrationError> {
         const WHY: &str = "somebody has given it up";
         if let Some(why) = self.refusal() {
@@ -83,7 +83,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         order: &SplitOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<TableSplit, SplitTableError> {
         self.gated(out, |it, out| it.split_now(now, order, out))
     }
@@ -92,7 +92,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         order: &SplitOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<TableSplit, SplitTableError> {
         if let Some(why) = self.refusal() {
             return Err(SplitTableError::DoesNotLead(why.to_owned()));

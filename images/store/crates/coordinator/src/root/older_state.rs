@@ -10,7 +10,7 @@ use base::time::Time;
 
 use crate::state::checkpoint::Header;
 use crate::state::rebuild::Begins;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 /// Of generations, terms and the like.
 const JUMP: u64 = 1000;
@@ -51,7 +51,7 @@ impl Coordinator {
         now: Time,
         header: &Header,
         begins: Begins,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let Begins { nonce, notes_term } = begins;
         let jump = JUMP + nonce % JUMP;

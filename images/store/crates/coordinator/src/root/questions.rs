@@ -16,7 +16,7 @@ use crate::pending::Goal;
 use crate::registry::members::Server;
 use crate::reports::ClientEvent;
 use crate::root::replies::{BUSY, Refused, reply_message, reply_ping, send};
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 /// How long a proxied ping waits at most, whatever the client asks for.
 const MAX_PROXY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ impl Coordinator {
         &self,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::GetServerListRequest::decode(payload)?;
         let mut list = ServerList {
@@ -85,7 +85,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::GetLeaseInfoRequest::decode(payload)?;
         let timestamp_ns = self.store.cluster_time_ns(now);
@@ -114,7 +114,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let hinted = rpc::HintServerCrashedRequest::decode(payload)?.server_id;
         let server = self.store.members.server(hinted.index());
@@ -142,7 +142,11 @@ impl Coordinator {
     }
 
     /// A coordinator is no server of the list: it has no id.
-    pub(crate) fn get_server_id(&self, to: ReplyTo, out: &mut impl Output) -> Result<(), Refused> {
+    pub(crate) fn get_server_id(
+        &self,
+        to: ReplyTo,
+        out: &mut impl CoordinatorEffects,
+    ) -> Result<(), Refused> {
         let response = rpc::GetServerIdResponse {
             status: Status::Ok,
             server_id: ServerId::INVALID,
@@ -152,7 +156,7 @@ impl Coordinator {
     }
 
     /// No answer comes: the process ends, as if it had crashed.
-    pub(crate) fn kill(&mut self, out: &mut impl Output) -> Result<(), Refused> {
+    pub(crate) fn kill(&mut self, out: &mut impl CoordinatorEffects) -> Result<(), Refused> {
         if self.store.config.allow_test_rpcs {
             out.report(ClientEvent::Killed.into());
             out.end_process();
@@ -179,7 +183,7 @@ impl Coordinator {
         &self,
         now: Time,
         to: ReplyTo,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let status = self.cluster_status(now);
         let up = |member: &&crate::status::Member| member.state == crate::status::MemberState::Up;
@@ -203,7 +207,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::ProxyPingRequest::decode(payload)?;
         if self.pending.load() >= self.store.config.limits.max_pending_replies {

@@ -4,8 +4,8 @@ use base::time::Time;
 use wire::member::{ToCoordinator, shard};
 
 use crate::config::Config;
+use crate::effects::CoordinatorEffects;
 use crate::orders::{Surrender, SurrenderError};
-use crate::output::Output;
 use crate::records::Rebuilt;
 use crate::reports::{RestoreError, StateEvent};
 use crate::root::Coordinator;
@@ -69,7 +69,7 @@ impl Coordinator {
         now: Time,
         connection: u64,
         message: &ToCoordinator,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> bool {
         let Some(rebuild) = &mut self.rebuild else {
             return false;
@@ -84,7 +84,11 @@ impl Coordinator {
     }
 
     /// Makes the store when that can be done; when to come again. `None`: nothing is being made again.
-    pub(crate) fn tend_rebuild(&mut self, now: Time, out: &mut impl Output) -> Option<Time> {
+    pub(crate) fn tend_rebuild(
+        &mut self,
+        now: Time,
+        out: &mut impl CoordinatorEffects,
+    ) -> Option<Time> {
         let rebuild = self.rebuild.as_mut()?;
         rebuild.ask(now, out);
         match rebuild.judge(now, out) {
@@ -99,7 +103,7 @@ impl Coordinator {
         Some(now + ASK_AGAIN)
     }
 
-    fn finish_rebuild(&mut self, now: Time, missing: &[String], out: &mut impl Output) {
+    fn finish_rebuild(&mut self, now: Time, missing: &[String], out: &mut impl CoordinatorEffects) {
         let rebuild = self.rebuild.take();
         let Some(finished) = rebuild.and_then(|rebuild| rebuild.finish(out)) else {
             return;

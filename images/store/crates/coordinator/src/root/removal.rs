@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use base::time::Time;
 use wire::member::RefusedReason;
 
+use crate::effects::refuse;
 use crate::orders::{OtherStore, Removal, RemoveMemberError};
-use crate::output::refuse;
 use crate::reports::MemberEvent;
 use crate::status::EventKind;
-use crate::{Coordinator, Output};
+use crate::{Coordinator, CoordinatorEffects};
 
 impl Coordinator {
     /// Takes a member out of the store for good; refused while it serves tablets, and, unless copies are given up, while those that it keeps for
@@ -18,7 +18,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         removal: &Removal,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), RemoveMemberError> {
         self.gated(out, |it, out| it.remove_now(now, removal, out))
     }
@@ -27,7 +27,7 @@ impl Coordinator {
         &mut self,
         now: Time,
         removal: &Removal,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), RemoveMemberError> {
         if let Some(why) = self.refusal() {
             return Err(RemoveMemberError::DoesNotLead(why.to_owned()));

@@ -4,7 +4,7 @@ use base::ids::{ReplyTo, TableId};
 use wire::rpc::{self, MessageResponse};
 use wire::status::Status;
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 
 /// A refusal that comes from a handler.
 pub(crate) enum Refused {
@@ -44,17 +44,21 @@ pub(super) const TOO_MANY_LEASES: Refused = Refused::Retry {
     message: "too many client leases; the oldest ones expire within 30 minutes",
 };
 
-pub(super) fn send(to: ReplyTo, out: &mut impl Output, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn send(
+    to: ReplyTo,
+    out: &mut impl CoordinatorEffects,
+    encode: impl FnOnce(&mut Vec<u8>),
+) {
     let mut bytes = Vec::new();
     encode(&mut bytes);
     out.reply(to, &bytes);
 }
 
-pub(super) fn reply_status(to: ReplyTo, status: Status, out: &mut impl Output) {
+pub(super) fn reply_status(to: ReplyTo, status: Status, out: &mut impl CoordinatorEffects) {
     out.reply(to, &rpc::status_bytes(status));
 }
 
-pub(super) fn reply_table_id(to: ReplyTo, id: u64, out: &mut impl Output) {
+pub(super) fn reply_table_id(to: ReplyTo, id: u64, out: &mut impl CoordinatorEffects) {
     let response = rpc::TableIdResponse {
         status: Status::Ok,
         table_id: TableId(id),
@@ -62,7 +66,7 @@ pub(super) fn reply_table_id(to: ReplyTo, id: u64, out: &mut impl Output) {
     send(to, out, |bytes| response.encode(bytes));
 }
 
-pub(super) fn reply_message(to: ReplyTo, message: &[u8], out: &mut impl Output) {
+pub(super) fn reply_message(to: ReplyTo, message: &[u8], out: &mut impl CoordinatorEffects) {
     let response = MessageResponse {
         status: Status::Ok,
         message,
@@ -70,7 +74,7 @@ pub(super) fn reply_message(to: ReplyTo, message: &[u8], out: &mut impl Output) 
     send(to, out, |bytes| response.encode(bytes));
 }
 
-pub(super) fn reply_ping(to: ReplyTo, reply_ns: u64, out: &mut impl Output) {
+pub(super) fn reply_ping(to: ReplyTo, reply_ns: u64, out: &mut impl CoordinatorEffects) {
     let response = rpc::ProxyPingResponse {
         status: Status::Ok,
         reply_ns,

@@ -9,7 +9,7 @@ use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
 use wire::status::Status;
 
 use crate::directory::tables::{CreateError, Cut, SplitError, Tablet};
-use crate::output::{Output, retry_response};
+use crate::effects::{CoordinatorEffects, retry_response};
 use crate::pending::{Goal, Operation};
 use crate::reports::{ClientEvent, TableEvent};
 use crate::root::Coordinator;
@@ -55,11 +55,17 @@ pub(crate) fn shows_no_state(payload: &[u8]) -> bool {
 
 impl Coordinator {
     /// A request of a client. Its reply may come at once or later.
-    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    pub fn request(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl CoordinatorEffects,
+    ) {
         self.gated(out, |it, out| it.serve(now, to, payload, out));
     }
 
-    fn serve(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    fn serve(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl CoordinatorEffects) {
         if let Some(why) = self.refusal() {
             let retry = retry_response(why);
             return out.reply(to, &retry);
@@ -150,7 +156,12 @@ impl Coordinator {
         }
     }
 
-    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Refused> {
+    fn ping(
+        &self,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl CoordinatorEffects,
+    ) -> Result<(), Refused> {
         let caller = rpc::PingRequest::decode(payload)?.caller;
         let is_known = self
             .store
@@ -169,7 +180,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::CreateTableRequest::decode(payload)?;
         if self.pending.load() >= self.store.config.limits.max_pending_replies {
@@ -205,7 +216,7 @@ impl Coordinator {
         &self,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::GetTableIdRequest::decode(payload)?;
         let id = self
@@ -222,7 +233,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::DropTableRequest::decode(payload)?;
         if self.pending.load() >= self.store.config.limits.max_pending_replies {
@@ -251,7 +262,7 @@ impl Coordinator {
         goal: Goal,
         table_id: u64,
         tablets: &[Tablet],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let is_drop = matches!(goal, Goal::Drop { .. });
         let number = self.store.ledger.next_question();
@@ -296,7 +307,7 @@ impl Coordinator {
         &self,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::GetTableConfigRequest::decode(payload)?;
         let table_config = self.table_config(request.table_id);
@@ -313,7 +324,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::SplitTabletRequest::decode(payload)?;
         if self.pending.load() >= self.store.config.limits.max_pending_replies {
@@ -350,7 +361,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::RenewLeaseRequest::decode(payload)?;
         let timestamp_ns = self.store.cluster_time_ns(now);
@@ -376,7 +387,7 @@ impl Coordinator {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<(), Refused> {
         let request = rpc::ServerControlAllRequest::decode(payload)?;
         match request.control_op {
@@ -410,7 +421,7 @@ impl Coordinator {
     }
 
     /// Answers an operation that has waited long enough.
-    pub(crate) fn conclude(&mut self, operation: Operation, out: &mut impl Output) {
+    pub(crate) fn conclude(&mut self, operation: Operation, out: &mut impl CoordinatorEffects) {
         for to in operation.replies {
             match &operation.goal {
                 Goal::Create { table_id, .. } => reply_table_id(to, *table_id, out),

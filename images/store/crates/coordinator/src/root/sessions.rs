@@ -9,10 +9,10 @@ use wire::member::{
     shard,
 };
 
-use crate::output::{Output, refuse, send};
+use crate::effects::{CoordinatorEffects, refuse, send};
 use crate::pending::{Goal, note_control_response};
 use crate::recovery::logs;
-use crate::registry::members::{Death, Link, NotAdmitted, Server};
+use crate::registry::members::{Death, MemberSession, NotAdmitted, Server};
 use crate::reports::{ForeignVolume, MemberEvent};
 use crate::root::Coordinator;
 
@@ -23,7 +23,7 @@ impl Coordinator {
         now: Time,
         connection: u64,
         message: ToCoordinator,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         if self.rebuild_hears(now, connection, &message, out) {
             return;
@@ -36,7 +36,7 @@ impl Coordinator {
         now: Time,
         connection: u64,
         mut message: ToCoordinator,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         if let Some(why) = self.refusal() {
             let text = why.to_owned();
@@ -162,7 +162,12 @@ impl Coordinator {
 
     /// The connection of a session is gone, and the session may go on with another one: nothing is given up for that. Whether the shard's process is
     /// alive is looked at; if nothing is heard for too long, the session ends.
-    pub fn member_interrupted(&mut self, now: Time, connection: u64, out: &mut impl Output) {
+    pub fn member_interrupted(
+        &mut self,
+        now: Time,
+        connection: u64,
+        out: &mut impl CoordinatorEffects,
+    ) {
         if let Some(index) = self.store.members.server_of(connection) {
             if let Some(link) = self.link_mut(index) {
                 link.is_interrupted = true;
@@ -186,7 +191,7 @@ impl Coordinator {
     }
 
     /// A session is over. Its shard's tablets stay with it: it may come back.
-    pub fn member_closed(&mut self, now: Time, connection: u64, out: &mut impl Output) {
+    pub fn member_closed(&mut self, now: Time, connection: u64, out: &mut impl CoordinatorEffects) {
         if let Some(rebuild) = &mut self.rebuild {
             return rebuild.closed(connection);
         }
@@ -195,7 +200,12 @@ impl Coordinator {
     }
 
     /// Its process has ended for the store, whatever it believes itself.
-    pub(super) fn declare_dead(&mut self, now: Time, member: &str, out: &mut impl Output) {
+    pub(super) fn declare_dead(
+        &mut self,
+        now: Time,
+        member: &str,
+        out: &mut impl CoordinatorEffects,
+    ) {
         if let Some(death) = self.store.members.end_process(member) {
             self.bury(now, death, out);
             self.announced.announce(&mut self.store, None, out);
@@ -207,7 +217,7 @@ impl Coordinator {
         now: Time,
         connection: u64,
         is_silent: bool,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         self.newcomers.take(connection);
         let index = self.store.members.server_of(connection);
@@ -228,7 +238,7 @@ impl Coordinator {
         connection: u64,
         hello: Hello,
         is_alive: bool,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let cluster_id = self.store.config.cluster_id;
         let heard = hello.position.filter(|_| hello.cluster_id == cluster_id);
@@ -290,7 +300,13 @@ impl Coordinator {
 
     /// For people: this store must not take the volume of another one.
     /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.
-    fn challenge(&mut self, now: Time, connection: u64, hello: Hello, out: &mut impl Output) {
+    fn challenge(
+        &mut self,
+        now: Time,
+        connection: u64,
+        hello: Hello,
+        out: &mut impl CoordinatorEffects,
+    ) {
         if self.newcomers.count() >= self.store.config.limits.max_members {
             let text = "too many processes want to take the place of others; try again".to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
@@ -306,7 +322,7 @@ impl Coordinator {
 
     /// A process is dead. What its log's replicas hold is brought back; what only it held is lost, and its tablets go on, empty, at its
     /// successor.
-    pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
+    pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl CoordinatorEffects) {
         self.record_death(now, &death);
         for server in &mut death.servers {
             self.movement
@@ -329,7 +345,13 @@ impl Coordinator {
         self.recoveries.lose(&mut self.store, now, death, out);
     }
 
-    fn welcome(&mut self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
+    fn welcome(
+        &mut self,
+        now: Time,
+        index: u32,
+        connection: u64,
+        out: &mut impl CoordinatorEffects,
+    ) {
         let Some(server) = self.store.members.server(index) else {
             return;
         };
@@ -372,7 +394,7 @@ impl Coordinator {
     }
 
     /// If somebody asked for this ping, it is told how long it took.
-    fn pinged(&mut self, now: Time, index: u32, sequence: u64, out: &mut impl Output) {
+    fn pinged(&mut self, now: Time, index: u32, sequence: u64, out: &mut impl CoordinatorEffects) {
         let link = self.link_mut(index);
         let Some(number) = link.and_then(|link| link.unanswered.remove(&sequence)) else {
             return;
@@ -388,7 +410,7 @@ impl Coordinator {
         }
     }
 
-    fn link_mut(&mut self, index: u32) -> Option<&mut Link> {
+    fn link_mut(&mut self, index: u32) -> Option<&mut MemberSession> {
         self.store.members.server_mut(index)?.link.as_mut()
     }
 
@@ -398,7 +420,7 @@ impl Coordinator {
         index: u32,
         sequence: u64,
         response: Option<Vec<u8>>,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let Some(server) = self.store.members.server_mut(index) else {
             return;
@@ -424,7 +446,11 @@ impl Coordinator {
     }
 
     /// What was asked on this connection will not be answered any more.
-    pub(crate) fn give_up_answers(&mut self, link: Link, out: &mut impl Output) {
+    pub(crate) fn give_up_answers(
+        &mut self,
+        link: MemberSession,
+        out: &mut impl CoordinatorEffects,
+    ) {
         for number in link.unanswered.into_values() {
             if let Some(operation) = self.pending.answered(number, |_| {}) {
                 self.conclude(operation, out);
@@ -432,7 +458,7 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn ping_shards(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn ping_shards(&mut self, now: Time, out: &mut impl CoordinatorEffects) {
         let cluster_time_ns = self.store.cluster_time_ns(now);
         let position = self.position();
         for (_, _, link) in self.store.members.linked() {
@@ -447,7 +473,7 @@ impl Coordinator {
 
     /// Ends sessions on which nothing was heard for too long. If it was this process that was away, nobody is blamed: what
     /// shards said meanwhile has yet to be read.
-    pub(crate) fn end_silent_sessions(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn end_silent_sessions(&mut self, now: Time, out: &mut impl CoordinatorEffects) {
         let timeout = self.store.config.silence_timeout;
         let was_away = now.since(self.last_tick) >= timeout / 2;
         if was_away {

@@ -2,8 +2,8 @@
 
 use wire::member::Settings;
 
+use crate::effects::CoordinatorEffects;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
-use crate::output::Output;
 use crate::root::Coordinator;
 use crate::status::EventKind;
 
@@ -20,7 +20,7 @@ impl Coordinator {
     pub fn set_settings(
         &mut self,
         order: &SettingsOrder,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<Settings, SettingsError> {
         if let Some(why) = self.refusal() {
             return Err(SettingsError::DoesNotLead(why.to_owned()));

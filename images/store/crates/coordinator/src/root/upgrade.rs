@@ -1,7 +1,7 @@
 //! Orders of people about formats.
 
+use crate::effects::CoordinatorEffects;
 use crate::orders::{Finalize, FinalizeError};
-use crate::output::Output;
 use crate::root::Coordinator;
 use crate::status::EventKind;
 
@@ -13,7 +13,7 @@ impl Coordinator {
     pub fn finalize_upgrade(
         &mut self,
         finalize: &Finalize,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) -> Result<u32, FinalizeError> {
         if let Some(why) = self.refusal() {
             return Err(FinalizeError::DoesNotLead(why.to_owned()));

@@ -6,7 +6,7 @@ use base::ids::ReplyTo;
 use base::time::Time;
 use wire::member::{ToShard, coordinator};
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 use crate::reports::CoordinatorEvent;
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub(crate) struct Gate<'a, O> {
     pub(super) is_on: bool,
 }
 
-impl<O: Output> Output for Gate<'_, O> {
+impl<O: CoordinatorEffects> CoordinatorEffects for Gate<'_, O> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
         self.out.reply(to, payload);
     }

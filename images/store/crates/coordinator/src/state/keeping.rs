@@ -13,7 +13,7 @@ use base::bugs::{Bug, is_planted};
 use base::time::Time;
 use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
 
-use crate::output::Output;
+use crate::effects::CoordinatorEffects;
 use crate::records::Meta;
 use crate::registry::members::Members;
 use crate::reports::StateEvent;
@@ -145,7 +145,7 @@ impl Keeping {
         index: u32,
         connection: u64,
         kept: CheckpointKept,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let Some(keeper) = self.keepers.get_mut(&index) else {
             return;
@@ -251,7 +251,12 @@ impl Keeping {
     }
 
     /// Sends the newest checkpoint to those that lack it, and lets out what has waited long enough. Last in every round; when to come again.
-    pub fn send(&mut self, now: Time, members: &Members, out: &mut impl Output) -> Time {
+    pub fn send(
+        &mut self,
+        now: Time,
+        members: &Members,
+        out: &mut impl CoordinatorEffects,
+    ) -> Time {
         for keeper in self.keepers.values_mut() {
             let Some(newest) = &self.newest else {
                 break;
@@ -273,7 +278,7 @@ impl Keeping {
     }
 
     /// Lets out what waits no more; until when the first of the others waits at most.
-    fn let_out(&mut self, now: Time, out: &mut impl Output) -> Time {
+    fn let_out(&mut self, now: Time, out: &mut impl CoordinatorEffects) -> Time {
         let keeping = self;
         let Queue {
             waiting,
@@ -382,7 +387,12 @@ pub(crate) fn keepers_wanted(members: &Members) -> usize {
     replicas.max().unwrap_or(0) as usize
 }
 
-fn send_part(keeper: &mut Keeper, made: Arc<Made>, offset: usize, out: &mut impl Output) {
+fn send_part(
+    keeper: &mut Keeper,
+    made: Arc<Made>,
+    offset: usize,
+    out: &mut impl CoordinatorEffects,
+) {
     let rest = made.bytes.get(offset..).unwrap_or_default();
     let data = rest[..rest.len().min(PART_BYTES)].to_vec();
     let sent = offset + data.len();

@@ -12,8 +12,8 @@ use wire::member::{CheckpointPart, Hello, MAX_CHECKPOINT_BYTES, ReadCheckpoint, 
 use wire::member::{ToShard, coordinator};
 
 use crate::config::Config;
+use crate::effects::{CoordinatorEffects, refuse};
 use crate::orders::{OtherStore, Surrender, SurrenderError};
-use crate::output::{Output, refuse};
 use crate::registry::members::check_hello;
 use crate::reports::{CheckpointError, Refusal, RestoreError, StateEvent};
 use crate::state::Pair;
@@ -30,7 +30,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_NAMED: usize = 8;
 
 /// Member and shard.
-type Place = (String, u32);
+type MemberShard = (String, u32);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
@@ -53,7 +53,7 @@ struct Volume {
 
 #[derive(Debug)]
 struct Fetch {
-    place: Place,
+    place: MemberShard,
     header: Header,
     bytes: Vec<u8>,
     since: Time,
@@ -94,10 +94,10 @@ pub(crate) struct Finished<S> {
 pub(crate) struct Rebuild<S> {
     config: Config,
     begins: Begins,
-    volumes: BTreeMap<Place, Volume>,
+    volumes: BTreeMap<MemberShard, Volume>,
     /// Whose volumes these are.
     members: BTreeSet<String>,
-    connections: BTreeMap<u64, Place>,
+    connections: BTreeMap<u64, MemberShard>,
     ask_at: Time,
     /// When something was learned last.
     news_at: Time,
@@ -125,7 +125,7 @@ pub(crate) enum Verdict {
     Wait(String),
 }
 
-fn ask(connection: u64, offset: usize, bytes: u32, out: &mut impl Output) {
+fn ask(connection: u64, offset: usize, bytes: u32, out: &mut impl CoordinatorEffects) {
     let read = ReadCheckpoint {
         offset: offset as u64,
         bytes,
@@ -152,7 +152,7 @@ impl<S: FromVolumes> Rebuild<S> {
     }
 
     /// Ends all sessions. `None`: no checkpoint was read.
-    pub fn finish(self, out: &mut impl Output) -> Option<Finished<S>> {
+    pub fn finish(self, out: &mut impl CoordinatorEffects) -> Option<Finished<S>> {
         let (header, store) = self.candidate?;
         for connection in self.connections.keys() {
             out.close_member(*connection);
@@ -165,7 +165,13 @@ impl<S: FromVolumes> Rebuild<S> {
         })
     }
 
-    pub fn hello(&mut self, now: Time, connection: u64, hello: &Hello, out: &mut impl Output) {
+    pub fn hello(
+        &mut self,
+        now: Time,
+        connection: u64,
+        hello: &Hello,
+        out: &mut impl CoordinatorEffects,
+    ) {
         if ServerId(hello.server_id).is_valid() && hello.cluster_id != 0 {
             let text = "the store's coordinator has lost its state and makes it again from the volumes: processes that served before begin anew, start \
                         this one again";
@@ -223,7 +229,7 @@ impl<S: FromVolumes> Rebuild<S> {
         now: Time,
         connection: u64,
         part: &CheckpointPart,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         let Some(place) = self.connections.get(&connection) else {
             return;
@@ -250,7 +256,7 @@ impl<S: FromVolumes> Rebuild<S> {
         connection: u64,
         mut fetch: Fetch,
         part: &CheckpointPart,
-        out: &mut impl Output,
+        out: &mut impl CoordinatorEffects,
     ) {
         if part.offset != fetch.bytes.len() as u64 || part.data.is_empty() {
             // It is another one by now, or the answer to what was asked before: the next look begins anew.
@@ -300,7 +306,7 @@ impl<S: FromVolumes> Rebuild<S> {
         }
     }
 
-    pub fn ask(&mut self, now: Time, out: &mut impl Output) {
+    pub fn ask(&mut self, now: Time, out: &mut impl CoordinatorEffects) {
         self.fetch
             .take_if(|fetch| now >= fetch.since + FETCH_TIMEOUT);
         if now < self.ask_at {
@@ -315,7 +321,7 @@ impl<S: FromVolumes> Rebuild<S> {
         }
     }
 
-    pub fn judge(&mut self, now: Time, out: &mut impl Output) -> Verdict {
+    pub fn judge(&mut self, now: Time, out: &mut impl CoordinatorEffects) -> Verdict {
         let headers = self
             .volumes
             .iter()
@@ -325,7 +331,7 @@ impl<S: FromVolumes> Rebuild<S> {
                 }
                 _ => None,
             });
-        let headers: Vec<(Header, &Place, u64)> = headers.collect();
+        let headers: Vec<(Header, &MemberShard, u64)> = headers.collect();
         let stores: BTreeSet<u64> = headers.iter().map(|it| it.0.cluster_id).collect();
         if stores.len() > 1 {
             let named: Vec<String> = headers
@@ -413,7 +419,7 @@ impl<S: FromVolumes> Rebuild<S> {
 
     fn expected(&self, store: &S) -> Expected {
         let places = store.places_of_backups();
-        let found = |place: &Place| self.volumes.get(place).map(|volume| &volume.found);
+        let found = |place: &MemberShard| self.volumes.get(place).map(|volume| &volume.found);
         let names = |is_meant: fn(Option<&Found>) -> bool| -> BTreeSet<String> {
             let places = places.iter().filter(|place| is_meant(found(place)));
             places.map(|(name, _)| name.clone()).collect()

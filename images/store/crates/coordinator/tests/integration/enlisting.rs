@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
-use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
+use coordinator::{Config, Coordinator, CoordinatorEffects, CoordinatorEvent};
 use wire::member::{
     BackupReport, Hello, LogInventory, Pong, Recovered, TabletLoad, TabletRange, ToCoordinator,
     ToShard, coordinator as to_shard, shard,
@@ -22,7 +22,7 @@ const SPAN: u32 = 1024;
 #[derive(Default)]
 struct Sent(Vec<(u64, to_shard::Kind)>);
 
-impl Output for Sent {
+impl CoordinatorEffects for Sent {
     fn reply(&mut self, _: ReplyTo, _: &[u8]) {}
     fn send_member(&mut self, connection: u64, message: ToShard) {
         self.0.extend(message.kind.map(|kind| (connection, kind)));

@@ -7,7 +7,7 @@ use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use coordinator::leader::TIME_AHEAD;
 use coordinator::outbox::Limits;
-use coordinator::sole::{Output, Sole};
+use coordinator::sole::{Sole, SoleEffect};
 use coordinator::state::file::{FileKeeper, Write, Written};
 use coordinator::state::journal;
 use coordinator::{Config, Coordinator};
@@ -22,7 +22,7 @@ struct Bench {
     now: Time,
     under_way: Option<Write>,
     disk: Vec<u8>,
-    left: Vec<Output<u32>>,
+    left: Vec<SoleEffect<u32>>,
 }
 
 impl Bench {
@@ -47,14 +47,14 @@ impl Bench {
 
     fn tick(&mut self) {
         self.sole.tick(self.now).unwrap();
-        while let Some(output) = self.sole.take_output() {
-            match output {
-                Output::State(write) => {
+        while let Some(effect) = self.sole.take_effect() {
+            match effect {
+                SoleEffect::State(write) => {
                     assert!(self.under_way.is_none(), "two writes at one time");
                     self.under_way = Some(write);
                 }
-                Output::Report(_) => {}
-                output => self.left.push(output),
+                SoleEffect::Report(_) => {}
+                effect => self.left.push(effect),
             }
         }
     }
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    fn request(&mut self, nonce: u64, payload: &[u8]) -> Vec<Output<u32>> {
+    fn request(&mut self, nonce: u64, payload: &[u8]) -> Vec<SoleEffect<u32>> {
         let to = ReplyTo {
             connection: 1000,
             nonce,
@@ -94,12 +94,12 @@ impl Bench {
         self.tick();
     }
 
-    fn take(&mut self) -> Vec<Output<u32>> {
+    fn take(&mut self) -> Vec<SoleEffect<u32>> {
         std::mem::take(&mut self.left)
     }
 
     /// As `time` goes by, a member answers pings, and the disk does nothing.
-    fn passes(&mut self, time: Duration) -> Vec<Output<u32>> {
+    fn passes(&mut self, time: Duration) -> Vec<SoleEffect<u32>> {
         let end = self.now + time;
         let mut left = Vec::new();
         while self.now < end {
@@ -125,9 +125,9 @@ impl Bench {
     }
 }
 
-fn pings_in(outputs: &[Output<u32>]) -> Vec<Ping> {
-    let pings = outputs.iter().filter_map(|output| match output {
-        Output::SendMember(_, message) => match &message.kind {
+fn pings_in(effects: &[SoleEffect<u32>]) -> Vec<Ping> {
+    let pings = effects.iter().filter_map(|effect| match effect {
+        SoleEffect::SendMember(_, message) => match &message.kind {
             Some(Kind::Ping(ping)) => Some(ping.clone()),
             _ => None,
         },
@@ -136,9 +136,9 @@ fn pings_in(outputs: &[Output<u32>]) -> Vec<Ping> {
     pings.collect()
 }
 
-fn welcome_in(outputs: &[Output<u32>]) -> Option<Welcome> {
-    outputs.iter().find_map(|output| match output {
-        Output::SendMember(1, message) => match &message.kind {
+fn welcome_in(effects: &[SoleEffect<u32>]) -> Option<Welcome> {
+    effects.iter().find_map(|effect| match effect {
+        SoleEffect::SendMember(1, message) => match &message.kind {
             Some(Kind::Welcome(welcome)) => Some(welcome.clone()),
             _ => None,
         },
@@ -146,9 +146,9 @@ fn welcome_in(outputs: &[Output<u32>]) -> Option<Welcome> {
     })
 }
 
-fn statuses(outputs: &[Output<u32>]) -> Vec<Status> {
-    let replies = outputs.iter().filter_map(|output| match output {
-        Output::Reply(_, payload) => Some(rpc::status(payload).unwrap()),
+fn statuses(effects: &[SoleEffect<u32>]) -> Vec<Status> {
+    let replies = effects.iter().filter_map(|effect| match effect {
+        SoleEffect::Reply(_, payload) => Some(rpc::status(payload).unwrap()),
         _ => None,
     });
     replies.collect()
@@ -261,7 +261,7 @@ fn more_than_fits_is_refused_and_in_the_end_the_process() {
     let left = bench.take();
     let ends = left
         .iter()
-        .filter(|output| matches!(output, Output::EndProcess));
+        .filter(|effect| matches!(effect, SoleEffect::EndProcess));
     assert!(ends.count() > 0, "{left:?}");
     assert_eq!(statuses(&left), [], "what waits never leaves");
 }
@@ -292,8 +292,8 @@ fn ends_at_any_time(seed: u64) -> Result<(), String> {
             }
         };
         let next = bench.next().cluster_status(bench.now);
-        for output in &left {
-            let Output::Reply(_, payload) = output else {
+        for effect in &left {
+            let SoleEffect::Reply(_, payload) = effect else {
                 continue;
             };
             if payload.len() == rpc::RenewLeaseResponse::FIXED_BYTES {

@@ -6,8 +6,8 @@ use std::sync::mpsc::Receiver;
 use base::ids::ReplyTo;
 use base::time::Time;
 use coordinator::Coordinator;
-use coordinator::leader::{self, Leader, News, Output};
-use coordinator::state::objects::{Answer, Ending, Request, RequestId};
+use coordinator::leader::{self, Leader, LeaderEffect, News};
+use coordinator::state::objects::{Ending, ObjectResponse, Request, RequestId};
 use daemon::logging::{report, set_log_level};
 use daemon::runtime::{PollingFailed, end_process};
 use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
@@ -29,7 +29,7 @@ pub const EXIT_DEPOSED: i32 = 3;
 /// What comes from the thread that talks to the API server.
 pub enum Event {
     Elected,
-    Answered(RequestId, Answer),
+    Answered(RequestId, ObjectResponse),
 }
 
 /// Where clients and members are served.
@@ -285,27 +285,29 @@ impl Driver {
 
     /// Does what the leader says.
     fn carry_out(&mut self, io: &mut Io) {
-        while let Some(output) = self.leader.as_mut().and_then(Leader::take_output) {
-            match output {
-                Output::State(News::Request(id, request)) => {
+        while let Some(effect) = self.leader.as_mut().and_then(Leader::take_effect) {
+            match effect {
+                LeaderEffect::State(News::Request(id, request)) => {
                     // Nobody takes it if the program is ending.
                     let _ = self.requests.send((id, request));
                 }
-                Output::State(News::Leads { cluster_id, is_new }) => self.leads(cluster_id, is_new),
-                Output::Reply(to, payload) => {
+                LeaderEffect::State(News::Leads { cluster_id, is_new }) => {
+                    self.leads(cluster_id, is_new)
+                }
+                LeaderEffect::Reply(to, payload) => {
                     if !self.controls.replied(to, &payload) {
                         io.send(to.connection, to.nonce, &[&payload]);
                     }
                 }
-                Output::SendMember(session, message) => {
+                LeaderEffect::SendMember(session, message) => {
                     let (what, encoded) = (What::of(&message), message.encode_to_vec());
                     self.members.say(session, what, encoded, io);
                 }
-                Output::CloseMember(session) => self.members.end(session, io),
-                Output::Deferred(answer) => answer(),
-                Output::Report(event) => report(event.level(), &event),
-                Output::EndProcess => end_process(),
-                Output::State(News::Ended(ending, text)) => self.ended(ending, text),
+                LeaderEffect::CloseMember(session) => self.members.end(session, io),
+                LeaderEffect::Deferred(answer) => answer(),
+                LeaderEffect::Report(event) => report(event.level(), &event),
+                LeaderEffect::EndProcess => end_process(),
+                LeaderEffect::State(News::Ended(ending, text)) => self.ended(ending, text),
             }
         }
     }

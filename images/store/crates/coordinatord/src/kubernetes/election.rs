@@ -21,7 +21,7 @@ pub struct Claim {
 /// The lease's version, as the API server calls it.
 pub type Version = String;
 
-/// Carried out one at a time; each is answered by one [`Answer`].
+/// Carried out one at a time; each is answered by one [`LeaseResponse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Read,
@@ -31,7 +31,7 @@ pub enum Request {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LeaseResponse {
     Found(Version, Claim),
     NotFound,
     /// It was written, and has this version now.
@@ -166,10 +166,14 @@ impl Election {
     }
 
     /// What came of the request under way, and perhaps another one that is to follow at once.
-    pub fn answered(&mut self, now: Time, answer: Answer) -> (Option<Request>, Option<News>) {
+    pub fn answered(
+        &mut self,
+        now: Time,
+        answer: LeaseResponse,
+    ) -> (Option<Request>, Option<News>) {
         self.is_asking = false;
         match &answer {
-            Answer::Failed(why) => {
+            LeaseResponse::Failed(why) => {
                 let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
                 let why = why.clone();
                 self.trouble = Some(Trouble { since, why });
@@ -178,11 +182,11 @@ impl Election {
         }
         self.due = now + self.timing.look;
         let (request, news) = match answer {
-            Answer::Found(version, claim) => self.found(now, version, claim),
-            Answer::NotFound => (Some(Request::Create(self.claim(0))), None),
-            Answer::Done(version) => self.written(now, version),
+            LeaseResponse::Found(version, claim) => self.found(now, version, claim),
+            LeaseResponse::NotFound => (Some(Request::Create(self.claim(0))), None),
+            LeaseResponse::Done(version) => self.written(now, version),
             // Somebody was faster; or it is not known what was written.
-            Answer::Conflict | Answer::Failed(_) => {
+            LeaseResponse::Conflict | LeaseResponse::Failed(_) => {
                 match &mut self.role {
                     Role::Standby(Some(watched)) => watched.was_blind = true,
                     Role::Standby(None) | Role::Lost => {}

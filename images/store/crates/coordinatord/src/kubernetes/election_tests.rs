@@ -11,23 +11,23 @@ struct Lease {
 }
 
 impl Lease {
-    fn carry_out(&mut self, request: &Request) -> Answer {
+    fn carry_out(&mut self, request: &Request) -> LeaseResponse {
         if self.is_away {
-            return Answer::Failed("connection refused".to_owned());
+            return LeaseResponse::Failed("connection refused".to_owned());
         }
         match request {
             Request::Read => match &self.claim {
-                Some(claim) => Answer::Found(self.version.to_string(), claim.clone()),
-                None => Answer::NotFound,
+                Some(claim) => LeaseResponse::Found(self.version.to_string(), claim.clone()),
+                None => LeaseResponse::NotFound,
             },
-            Request::Create(_) if self.claim.is_some() => Answer::Conflict,
+            Request::Create(_) if self.claim.is_some() => LeaseResponse::Conflict,
             Request::Replace(version, _) if *version != self.version.to_string() => {
-                Answer::Conflict
+                LeaseResponse::Conflict
             }
             Request::Create(claim) | Request::Replace(_, claim) => {
                 self.version += 1;
                 self.claim = Some(claim.clone());
-                Answer::Done(self.version.to_string())
+                LeaseResponse::Done(self.version.to_string())
             }
         }
     }
@@ -70,7 +70,7 @@ impl Candidate {
         while let Some(request) = next {
             let mut answer = lease.carry_out(&request);
             if self.is_deaf {
-                answer = Answer::Failed("timed out".to_owned());
+                answer = LeaseResponse::Failed("timed out".to_owned());
             }
             let (request, news) = self.election.answered(now, answer);
             self.news.extend(news);
@@ -248,9 +248,11 @@ fn a_write_of_which_nobody_knows_whether_it_was_done_is_looked_at() {
         .next_request(first_clock(world.at));
     assert_eq!(request, Some(Request::Read));
     let now = first_clock(world.at);
-    let (request, _) = world.candidates[0].election.answered(now, Answer::NotFound);
+    let (request, _) = world.candidates[0]
+        .election
+        .answered(now, LeaseResponse::NotFound);
     world.lease.carry_out(&request.unwrap());
-    let failed = Answer::Failed("timed out".to_owned());
+    let failed = LeaseResponse::Failed("timed out".to_owned());
     assert_eq!(
         world.candidates[0].election.answered(now, failed),
         (None, None)
@@ -266,7 +268,7 @@ fn of_two_that_claim_at_the_same_time_one_leads() {
     let mut elections: Vec<Election> = ["a", "b"]
         .map(|name| Election::new(name.to_owned(), Timing::default(), now))
         .into();
-    let answers: Vec<Answer> = elections
+    let answers: Vec<LeaseResponse> = elections
         .iter_mut()
         .map(|one| lease.carry_out(&one.next_request(now).unwrap()))
         .collect();

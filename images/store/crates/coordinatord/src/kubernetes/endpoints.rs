@@ -31,7 +31,7 @@ enum NotWritten {
 
 /// Address and named ports of a process, and the term in which it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LeaderAddress {
     pub term: u64,
     pub address: Ipv4Addr,
     pub ports: Vec<(&'static str, u16)>,
@@ -53,7 +53,7 @@ impl Endpoints {
     }
 
     /// Sees to it that all Services lead to `place`, for as long as it is polled.
-    pub async fn lead_to(&self, place: &Place) {
+    pub async fn lead_to(&self, place: &LeaderAddress) {
         let mut was_told = false;
         // Of a leader that goes on at the next look, a later term is one that was forgotten: an older state was put back.
         let mut waited_for = 0;
@@ -93,7 +93,7 @@ impl Endpoints {
     async fn write(
         &self,
         service: &str,
-        place: &Place,
+        place: &LeaderAddress,
         waited_for: u64,
     ) -> Result<Written, NotWritten> {
         let name = format!("{service}-leader");
@@ -128,7 +128,7 @@ impl Endpoints {
         }
     }
 
-    fn slice(&self, service: &str, name: &str, place: &Place) -> EndpointSlice {
+    fn slice(&self, service: &str, name: &str, place: &LeaderAddress) -> EndpointSlice {
         let mut labels = labels(&self.store);
         let of_service = "kubernetes.io/service-name".to_owned();
         labels.insert(of_service, service.to_owned());
@@ -170,7 +170,7 @@ fn note_term(metadata: &mut ObjectMeta, term: u64) {
     annotations.insert(TERM.to_owned(), term.to_string());
 }
 
-fn endpoints(place: &Place) -> Vec<Endpoint> {
+fn endpoints(place: &LeaderAddress) -> Vec<Endpoint> {
     vec![Endpoint {
         addresses: vec![place.address.to_string()],
         conditions: Some(EndpointConditions {
@@ -182,7 +182,7 @@ fn endpoints(place: &Place) -> Vec<Endpoint> {
     }]
 }
 
-fn ports(place: &Place) -> Vec<EndpointPort> {
+fn ports(place: &LeaderAddress) -> Vec<EndpointPort> {
     let port = |(name, number): &(&str, u16)| EndpointPort {
         name: Some((*name).to_owned()),
         port: Some(i32::from(*number)),
@@ -192,7 +192,7 @@ fn ports(place: &Place) -> Vec<EndpointPort> {
     place.ports.iter().map(port).collect()
 }
 
-fn says(slice: &EndpointSlice, place: &Place) -> bool {
+fn says(slice: &EndpointSlice, place: &LeaderAddress) -> bool {
     let ready = |one: &Endpoint| {
         one.conditions
             .as_ref()

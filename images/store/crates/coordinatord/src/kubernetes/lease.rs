@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 
 use super::api::{Failure, labels, within};
-use super::election::{Answer, Claim, Request};
+use super::election::{Claim, LeaseResponse, Request};
 
 /// How long an answer may take: shorter than a claim lasts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl Leases {
     }
 
     /// Carries a request out. There is an answer in any case, and in time.
-    pub async fn carry_out(&mut self, request: Request) -> Answer {
+    pub async fn carry_out(&mut self, request: Request) -> LeaseResponse {
         let result = match request {
             Request::Read => self.read().await,
             Request::Create(claim) => self.create(&claim).await,
@@ -45,15 +45,15 @@ impl Leases {
         };
         match result {
             Ok(answer) => answer,
-            Err(Failure::NotFound) => Answer::NotFound,
-            Err(Failure::Conflict) => Answer::Conflict,
-            Err(Failure::Unknown(why)) => Answer::Failed(why),
+            Err(Failure::NotFound) => LeaseResponse::NotFound,
+            Err(Failure::Conflict) => LeaseResponse::Conflict,
+            Err(Failure::Unknown(why)) => LeaseResponse::Failed(why),
         }
     }
 
     /// If `me` holds it, nobody does any more: whoever waits need not wait until the claim expires.
     pub async fn give_up(&mut self, me: &str) {
-        let Answer::Found(version, claim) = self.carry_out(Request::Read).await else {
+        let LeaseResponse::Found(version, claim) = self.carry_out(Request::Read).await else {
             return;
         };
         if claim.holder != me {
@@ -64,12 +64,12 @@ impl Leases {
             ..claim
         };
         match self.carry_out(Request::Replace(version, nobody)).await {
-            Answer::Done(_) => tracing::info!("gave the lease {} up", self.name),
+            LeaseResponse::Done(_) => tracing::info!("gave the lease {} up", self.name),
             answer => tracing::warn!("could not give the lease {} up: {answer:?}", self.name),
         }
     }
 
-    async fn read(&mut self) -> Result<Answer, Failure> {
+    async fn read(&mut self) -> Result<LeaseResponse, Failure> {
         let lease = within(ANSWER_TIMEOUT, self.leases.get(&self.name)).await?;
         let spec = lease.spec.clone().unwrap_or_default();
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
@@ -80,10 +80,10 @@ impl Leases {
         };
         let version = version_of(&lease);
         self.known = Some(lease);
-        Ok(Answer::Found(version, claim))
+        Ok(LeaseResponse::Found(version, claim))
     }
 
-    async fn create(&mut self, claim: &Claim) -> Result<Answer, Failure> {
+    async fn create(&mut self, claim: &Claim) -> Result<LeaseResponse, Failure> {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -104,7 +104,7 @@ impl Leases {
         }
     }
 
-    async fn replace(&mut self, version: String, claim: &Claim) -> Result<Answer, Failure> {
+    async fn replace(&mut self, version: String, claim: &Claim) -> Result<LeaseResponse, Failure> {
         let mut lease = self.known.clone().unwrap_or_default();
         lease.metadata.resource_version = Some(version);
         lease.metadata.name = Some(self.name.clone());
@@ -117,10 +117,10 @@ impl Leases {
         Ok(self.wrote(replaced))
     }
 
-    fn wrote(&mut self, lease: Lease) -> Answer {
+    fn wrote(&mut self, lease: Lease) -> LeaseResponse {
         let version = version_of(&lease);
         self.known = Some(lease);
-        Answer::Done(version)
+        LeaseResponse::Done(version)
     }
 }
 

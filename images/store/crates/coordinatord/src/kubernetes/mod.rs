@@ -34,7 +34,7 @@ use daemon::random::random_u64;
 use daemon::runtime::{Loop, end_process, run_until_signal};
 use driver::{Channels, EXIT_DEPOSED, Event, Listeners};
 use election::{Election, News, Timing};
-use endpoints::{Endpoints, Place};
+use endpoints::{Endpoints, LeaderAddress};
 use lease::Leases;
 use objects::Objects;
 use program::locators::{
@@ -241,7 +241,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> 
                 ("member", member.port()),
                 ("admin", admin_address.port()),
             ];
-            let place = Place {
+            let place = LeaderAddress {
                 term,
                 address,
                 ports,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use coordinator::state::objects::{Answer, ChunkId, Name, Request, Version};
+use coordinator::state::objects::{ChunkId, Name, ObjectResponse, Request, Version};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -55,7 +55,7 @@ impl Objects {
     }
 
     /// Carries a request out. There is an answer in any case, and in time.
-    pub async fn carry_out(&self, request: Request) -> Answer {
+    pub async fn carry_out(&self, request: Request) -> ObjectResponse {
         let is_of_root = match &request {
             Request::Get(name) | Request::Create(name, _) => *name == Name::Root,
             Request::Replace(..) => true,
@@ -70,9 +70,9 @@ impl Objects {
         };
         let answer = match result {
             Ok(answer) => answer,
-            Err(Failure::NotFound) => Answer::NotFound,
-            Err(Failure::Conflict) => Answer::Conflict,
-            Err(Failure::Unknown(why)) => Answer::Failed(why),
+            Err(Failure::NotFound) => ObjectResponse::NotFound,
+            Err(Failure::Conflict) => ObjectResponse::Conflict,
+            Err(Failure::Unknown(why)) => ObjectResponse::Failed(why),
         };
         if is_of_root {
             self.note_root(&answer);
@@ -80,11 +80,15 @@ impl Objects {
         answer
     }
 
-    fn note_root(&self, answer: &Answer) {
+    fn note_root(&self, answer: &ObjectResponse) {
         let version = match answer {
-            Answer::Found(version, _) | Answer::Done(version) => Some(version.0.clone()),
-            Answer::NotFound => None,
-            Answer::Conflict | Answer::Failed(_) | Answer::Listed(_) => return,
+            ObjectResponse::Found(version, _) | ObjectResponse::Done(version) => {
+                Some(version.0.clone())
+            }
+            ObjectResponse::NotFound => None,
+            ObjectResponse::Conflict | ObjectResponse::Failed(_) | ObjectResponse::Listed(_) => {
+                return;
+            }
         };
         *self
             .root_seen
@@ -127,7 +131,7 @@ impl Objects {
     }
 
     /// Without a resource version a get reads from the quorum.
-    async fn get(&self, name: Name) -> Result<Answer, Failure> {
+    async fn get(&self, name: Name) -> Result<ObjectResponse, Failure> {
         let mut object = within(ANSWER_TIMEOUT, self.configmaps.get(&self.name(name))).await?;
         self.look_at(&object.metadata);
         let version = version_of(&object.metadata);
@@ -137,15 +141,15 @@ impl Objects {
             .and_then(|data| data.remove(KEY));
         // One without bytes is damaged, which whoever asked can say better.
         let bytes = data.map(|ByteString(bytes)| bytes).unwrap_or_default();
-        Ok(Answer::Found(version, bytes))
+        Ok(ObjectResponse::Found(version, bytes))
     }
 
-    async fn create(&self, name: Name, bytes: &[u8]) -> Result<Answer, Failure> {
+    async fn create(&self, name: Name, bytes: &[u8]) -> Result<ObjectResponse, Failure> {
         let object = self.object(name, bytes);
         let parameters = PostParams::default();
         let created = within(ANSWER_TIMEOUT, self.configmaps.create(&parameters, &object)).await;
         match created {
-            Ok(created) => Ok(Answer::Done(version_of(&created.metadata))),
+            Ok(created) => Ok(ObjectResponse::Done(version_of(&created.metadata))),
             Err(Failure::NotFound) => Err(Failure::Unknown(format!(
                 "there is no namespace for {}: create it",
                 self.name(name)
@@ -155,7 +159,7 @@ impl Objects {
     }
 
     /// A patch with a version is refused at any other one, as a replacement is, and leaves labels alone that people have put there.
-    async fn replace(&self, version: &Version, bytes: &[u8]) -> Result<Answer, Failure> {
+    async fn replace(&self, version: &Version, bytes: &[u8]) -> Result<ObjectResponse, Failure> {
         let patch = json!({
             "metadata": { "resourceVersion": version.0 },
             "binaryData": { KEY: ByteString(bytes.to_vec()) },
@@ -165,18 +169,18 @@ impl Objects {
         let patched = self.configmaps.patch(&name, &parameters, &patch);
         let patched = within(ANSWER_TIMEOUT, patched).await?;
         self.look_at(&patched.metadata);
-        Ok(Answer::Done(version_of(&patched.metadata)))
+        Ok(ObjectResponse::Done(version_of(&patched.metadata)))
     }
 
-    async fn delete(&self, id: ChunkId) -> Result<Answer, Failure> {
+    async fn delete(&self, id: ChunkId) -> Result<ObjectResponse, Failure> {
         let name = self.name(Name::Chunk(id));
         let parameters = DeleteParams::background();
         within(ANSWER_TIMEOUT, self.configmaps.delete(&name, &parameters)).await?;
-        Ok(Answer::Done(Version(String::new())))
+        Ok(ObjectResponse::Done(Version(String::new())))
     }
 
     /// All pages of it. One that is not fresh may come out of the API server's cache.
-    async fn list(&self, fresh: bool) -> Result<Answer, Failure> {
+    async fn list(&self, fresh: bool) -> Result<ObjectResponse, Failure> {
         let mut parameters = ListParams::default()
             .labels(&format!("{STORE_LABEL}={},{KIND_LABEL}=chunk", self.store))
             .limit(PAGE);
@@ -196,7 +200,7 @@ impl Objects {
             );
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters.continue_token = Some(token),
-                None => return Ok(Answer::Listed(chunks)),
+                None => return Ok(ObjectResponse::Listed(chunks)),
             }
         }
     }

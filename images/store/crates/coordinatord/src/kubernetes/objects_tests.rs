@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use base::time::Time;
-use coordinator::state::objects::{Keeper, Output, Settings, Tuning};
+use coordinator::state::objects::{Keeper, KeeperEffect, Settings, Tuning};
 use coordinator::state::{Changes, Pair};
 use test_api_server::{ApiServer, Fault, Method};
 
@@ -37,13 +37,13 @@ fn bytes(text: &str) -> Arc<[u8]> {
 }
 
 impl World {
-    async fn ask(&self, request: Request) -> Answer {
+    async fn ask(&self, request: Request) -> ObjectResponse {
         self.objects.carry_out(request).await
     }
 
     async fn root_version(&self) -> Version {
         match self.ask(Request::Get(Name::Root)).await {
-            Answer::Found(version, _) => version,
+            ObjectResponse::Found(version, _) => version,
             answer => panic!("{answer:?}"),
         }
     }
@@ -52,27 +52,30 @@ impl World {
 #[tokio::test]
 async fn the_root_is_made_once_and_changed_only_at_its_version() {
     let world = world();
-    assert_eq!(world.ask(Request::Get(Name::Root)).await, Answer::NotFound);
+    assert_eq!(
+        world.ask(Request::Get(Name::Root)).await,
+        ObjectResponse::NotFound
+    );
     let create = Request::Create(Name::Root, bytes("first\0\u{ff}"));
-    let Answer::Done(version) = world.ask(create.clone()).await else {
+    let ObjectResponse::Done(version) = world.ask(create.clone()).await else {
         panic!("not made");
     };
-    assert_eq!(world.ask(create).await, Answer::Conflict);
-    let found = Answer::Found(version.clone(), "first\0\u{ff}".as_bytes().to_vec());
+    assert_eq!(world.ask(create).await, ObjectResponse::Conflict);
+    let found = ObjectResponse::Found(version.clone(), "first\0\u{ff}".as_bytes().to_vec());
     assert_eq!(world.ask(Request::Get(Name::Root)).await, found);
     let replace = Request::Replace(version.clone(), bytes("second"));
-    let Answer::Done(next) = world.ask(replace.clone()).await else {
+    let ObjectResponse::Done(next) = world.ask(replace.clone()).await else {
         panic!("not replaced");
     };
     assert_ne!(version, next);
-    assert_eq!(world.ask(replace).await, Answer::Conflict);
-    let found = Answer::Found(next.clone(), b"second".to_vec());
+    assert_eq!(world.ask(replace).await, ObjectResponse::Conflict);
+    let found = ObjectResponse::Found(next.clone(), b"second".to_vec());
     assert_eq!(world.ask(Request::Get(Name::Root)).await, found);
     assert_eq!(world.objects.root_version().await.unwrap(), Some(next.0));
     world.server.remove("configmaps/box-state-root");
     assert_eq!(world.objects.root_version().await.unwrap(), None);
     let replace = Request::Replace(version, bytes("third"));
-    assert_eq!(world.ask(replace).await, Answer::NotFound);
+    assert_eq!(world.ask(replace).await, ObjectResponse::NotFound);
 }
 
 /// Who was refused for want of a root, or because of what was in it, begins anew even if that is put right before anybody watches.
@@ -88,7 +91,10 @@ async fn the_root_has_changed_also_if_that_was_before_somebody_looked() {
     };
     assert!(waits().await);
     world.server.remove("configmaps/box-state-root");
-    assert_eq!(world.ask(Request::Get(Name::Root)).await, Answer::NotFound);
+    assert_eq!(
+        world.ask(Request::Get(Name::Root)).await,
+        ObjectResponse::NotFound
+    );
     assert!(waits().await);
     world.server.put_back(kept.clone());
     changes().await;
@@ -127,14 +133,14 @@ async fn chunks_are_immutable_and_listed_page_by_page() {
     for number in 1..=250 {
         let name = Name::Chunk(chunk(number));
         let answer = world.ask(Request::Create(name, bytes("piece"))).await;
-        assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+        assert!(matches!(answer, ObjectResponse::Done(_)), "{answer:?}");
     }
     let again = Request::Create(Name::Chunk(chunk(7)), bytes("other"));
-    assert_eq!(world.ask(again).await, Answer::Conflict);
+    assert_eq!(world.ask(again).await, ObjectResponse::Conflict);
     let path = format!("configmaps/box-state-{}", chunk(7));
     assert_eq!(world.server.object(&path).unwrap()["immutable"], true);
     for fresh in [true, false] {
-        let Answer::Listed(mut chunks) = world.ask(Request::List { fresh }).await else {
+        let ObjectResponse::Listed(mut chunks) = world.ask(Request::List { fresh }).await else {
             panic!("not listed");
         };
         chunks.sort();
@@ -142,11 +148,14 @@ async fn chunks_are_immutable_and_listed_page_by_page() {
     }
     assert!(matches!(
         world.ask(Request::Delete(chunk(7))).await,
-        Answer::Done(_)
+        ObjectResponse::Done(_)
     ));
-    assert_eq!(world.ask(Request::Delete(chunk(7))).await, Answer::NotFound);
+    assert_eq!(
+        world.ask(Request::Delete(chunk(7))).await,
+        ObjectResponse::NotFound
+    );
     let gone = Request::Get(Name::Chunk(chunk(7)));
-    assert_eq!(world.ask(gone).await, Answer::NotFound);
+    assert_eq!(world.ask(gone).await, ObjectResponse::NotFound);
 }
 
 #[tokio::test]
@@ -160,7 +169,7 @@ async fn whatever_goes_wrong_is_said_and_nothing_is_sent_again_on_the_quiet() {
             .server
             .trap(Method::PATCH, "root", Fault::Instead(code));
         let replace = Request::Replace(version.clone(), bytes("second"));
-        let Answer::Failed(why) = world.ask(replace).await else {
+        let ObjectResponse::Failed(why) = world.ask(replace).await else {
             panic!("{code} is no answer");
         };
         assert!(why.contains(&code.to_string()), "{why}");
@@ -171,7 +180,7 @@ async fn whatever_goes_wrong_is_said_and_nothing_is_sent_again_on_the_quiet() {
         .trap(Method::GET, "configmaps", Fault::Instead(410));
     let answer = world.ask(Request::List { fresh: true }).await;
     assert!(
-        matches!(&answer, Answer::Failed(why) if why.contains("410")),
+        matches!(&answer, ObjectResponse::Failed(why) if why.contains("410")),
         "{answer:?}"
     );
     // One that failed, and took effect.
@@ -179,7 +188,10 @@ async fn whatever_goes_wrong_is_said_and_nothing_is_sent_again_on_the_quiet() {
         .server
         .trap(Method::PATCH, "root", Fault::Afterwards(504));
     let replace = Request::Replace(version.clone(), bytes("second"));
-    assert!(matches!(world.ask(replace).await, Answer::Failed(_)));
+    assert!(matches!(
+        world.ask(replace).await,
+        ObjectResponse::Failed(_)
+    ));
     assert_ne!(world.root_version().await, version);
     assert!(world.server.no_traps_left());
 }
@@ -190,7 +202,7 @@ async fn an_api_server_that_is_gone_is_said_with_the_reason() {
     let objects = Objects::new(client_of(&server), "default", "box");
     drop(server);
     let answer = objects.carry_out(Request::Get(Name::Root)).await;
-    let Answer::Failed(why) = answer else {
+    let ObjectResponse::Failed(why) = answer else {
         panic!("{answer:?}");
     };
     assert!(why.contains("refused"), "{why}");
@@ -204,7 +216,7 @@ async fn silence_ends_after_some_seconds() {
         .trap(Method::POST, "configmaps", Fault::SilentAfterwards);
     let create = Request::Create(Name::Root, bytes("first"));
     let answer = world.ask(create.clone()).await;
-    let Answer::Failed(why) = answer else {
+    let ObjectResponse::Failed(why) = answer else {
         panic!("{answer:?}");
     };
     assert!(why.contains("within 5 s"), "{why}");
@@ -221,14 +233,18 @@ fn settings(nonce: u64, name: &str) -> Settings {
 }
 
 /// Lets a keeper run until it has said what `until` wants to hear.
-async fn run(world: &World, keeper: &mut Keeper, until: impl Fn(&Output) -> bool) -> Output {
+async fn run(
+    world: &World,
+    keeper: &mut Keeper,
+    until: impl Fn(&KeeperEffect) -> bool,
+) -> KeeperEffect {
     loop {
-        while let Some(output) = keeper.take_output() {
-            if let Output::Request(id, request) = output {
+        while let Some(effect) = keeper.take_effect() {
+            if let KeeperEffect::Request(id, request) = effect {
                 let answer = world.ask(request).await;
                 keeper.answered(now(), id, answer);
-            } else if until(&output) {
-                return output;
+            } else if until(&effect) {
+                return effect;
             }
         }
         let wake = keeper.next_wake().since(now());
@@ -255,8 +271,8 @@ async fn ten_thousand_tables_are_kept_in_objects_that_are_small_enough() {
     let world = world();
     let mut keeper = Keeper::new(settings(1, "a"));
     keeper.start(now());
-    run(&world, &mut keeper, |output| {
-        matches!(output, Output::Loaded { .. })
+    run(&world, &mut keeper, |effect| {
+        matches!(effect, KeeperEffect::Loaded { .. })
     })
     .await;
     let mut expected = Vec::new();
@@ -274,8 +290,8 @@ async fn ten_thousand_tables_are_kept_in_objects_that_are_small_enough() {
                 .server
                 .trap(Method::POST, "configmaps", Fault::Instead(503));
         }
-        run(&world, &mut keeper, |output| {
-            *output == Output::Committed(number)
+        run(&world, &mut keeper, |effect| {
+            *effect == KeeperEffect::Committed(number)
         })
         .await;
     }
@@ -287,11 +303,11 @@ async fn ten_thousand_tables_are_kept_in_objects_that_are_small_enough() {
 
     let mut next = Keeper::new(settings(2, "b"));
     next.start(now());
-    let loaded = run(&world, &mut next, |output| {
-        matches!(output, Output::Loaded { .. })
+    let loaded = run(&world, &mut next, |effect| {
+        matches!(effect, KeeperEffect::Loaded { .. })
     })
     .await;
-    let Output::Loaded {
+    let KeeperEffect::Loaded {
         cluster_id,
         mut pairs,
     } = loaded
@@ -305,11 +321,11 @@ async fn ten_thousand_tables_are_kept_in_objects_that_are_small_enough() {
     let deletes = vec![b"table-000001".to_vec()];
     let puts = Vec::new();
     keeper.commit(now(), Changes { puts, deletes });
-    let ended = run(&world, &mut keeper, |output| {
-        matches!(output, Output::Ended(..))
+    let ended = run(&world, &mut keeper, |effect| {
+        matches!(effect, KeeperEffect::Ended(..))
     })
     .await;
-    let Output::Ended(_, text) = ended else {
+    let KeeperEffect::Ended(_, text) = ended else {
         unreachable!();
     };
     assert!(text.contains("\"b\" leads now"), "{text}");

@@ -14,7 +14,7 @@ use wire::rpc::{self, GetServerIdResponse, PingRequest, ProxyPingRequest, ProxyP
 use wire::status::Status;
 
 use crate::continuations::table::Continuations;
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::reports::MembershipEvent;
 
 /// Pings under way for clients; more are told to come again.
@@ -83,12 +83,12 @@ impl Proxies {
     }
 
     /// Ends a ping and answers it.
-    fn finish(&mut self, at: usize, reply_ns: u64, out: &mut impl Output) {
+    fn finish(&mut self, at: usize, reply_ns: u64, out: &mut impl ShardEffects) {
         let ping = self.0.end(at);
         Self::answer(ping, reply_ns, out);
     }
 
-    fn answer(ping: Proxied, reply_ns: u64, out: &mut impl Output) {
+    fn answer(ping: Proxied, reply_ns: u64, out: &mut impl ShardEffects) {
         if let Some(connection) = ping.stage.connection() {
             out.close_server(connection);
         }
@@ -123,19 +123,19 @@ impl Proxies {
         }
     }
 
-    fn fail(&mut self, at: usize, out: &mut impl Output) {
+    fn fail(&mut self, at: usize, out: &mut impl ShardEffects) {
         self.finish(at, ProxyPingResponse::TIMED_OUT, out);
     }
 
     /// Gives up what is late.
-    pub fn expire(&mut self, now: Time, out: &mut impl Output) {
+    pub fn expire(&mut self, now: Time, out: &mut impl ShardEffects) {
         while let Some(ping) = self.0.take_expired(now) {
             Self::answer(ping, ProxyPingResponse::TIMED_OUT, out);
         }
     }
 
     /// The coordinator knows, or does not know, where a server is.
-    pub fn located(&mut self, location: &ServerLocation, out: &mut impl Output) {
+    pub fn located(&mut self, location: &ServerLocation, out: &mut impl ShardEffects) {
         let is_meant =
             |ping: &Proxied| ping.stage == Stage::Locating && ping.server.0 == location.server_id;
         while let Some(at) = self.0.position(is_meant) {
@@ -170,7 +170,7 @@ impl Proxies {
     }
 
     /// The coordinator wants to know whether a server is alive.
-    pub fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl Output) {
+    pub fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl ShardEffects) {
         let for_others = |asker| !matches!(asker, Asker::Client(_));
         if self.count(for_others) >= MAX_PROBES {
             let event = MembershipEvent::TooManyProbes { most: MAX_PROBES };
@@ -190,8 +190,8 @@ impl Proxies {
         }
     }
 
-    /// A connection that [`Output::connect_server`] began is there.
-    pub fn connected(&mut self, connection: u64, out: &mut impl Output) {
+    /// A connection that [`ShardEffects::connect_server`] began is there.
+    pub fn connected(&mut self, connection: u64, out: &mut impl ShardEffects) {
         if self.position(connection).is_some() {
             let mut question = Vec::new();
             rpc::encode_bare_request(Opcode::GetServerId, Service::Admin, &mut question);
@@ -206,7 +206,7 @@ impl Proxies {
         connection: u64,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some(at) = self.position(connection) else {
             return;
@@ -236,7 +236,7 @@ impl Proxies {
     }
 
     /// Such a connection is gone, or could not be made.
-    pub fn disconnected(&mut self, connection: u64, out: &mut impl Output) {
+    pub fn disconnected(&mut self, connection: u64, out: &mut impl ShardEffects) {
         if let Some(at) = self.position(connection) {
             self.fail(at, out);
         }

@@ -7,15 +7,15 @@ use wire::hash::key_hash;
 
 /// Where a key lies in the hash space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct HashedKey<'a> {
     pub table_id: TableId,
     pub key: &'a [u8],
     pub hash: u64,
 }
 
-impl<'a> Place<'a> {
-    pub fn of(table_id: TableId, key: &'a [u8]) -> Place<'a> {
-        Place {
+impl<'a> HashedKey<'a> {
+    pub fn of(table_id: TableId, key: &'a [u8]) -> HashedKey<'a> {
+        HashedKey {
             table_id,
             key,
             hash: key_hash(table_id, key),
@@ -42,7 +42,7 @@ pub(super) enum Newest {
 
 /// Of an entry that a slot points to: what it says of this key; `None` if it is about another.
 #[inline]
-pub(super) fn newest_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> Option<Newest> {
+pub(super) fn newest_of_key(entry: &RawEntry<'_>, place: &HashedKey<'_>) -> Option<Newest> {
     let (key, table_id, newest) = match entry.kind {
         Kind::Object => {
             let object = object_view(entry);
@@ -58,15 +58,15 @@ pub(super) fn newest_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> Option<N
     (key == place.key && table_id == place.table_id).then_some(newest)
 }
 
-pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
+pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> HashedKey<'a> {
     match entry.kind {
         Kind::Object => {
             let object = object_view(entry);
-            Place::of(object.table_id, object.primary_key)
+            HashedKey::of(object.table_id, object.primary_key)
         }
         Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => {
             let tombstone = tombstone_view(entry);
-            Place::of(tombstone.table_id, tombstone.key)
+            HashedKey::of(tombstone.table_id, tombstone.key)
         }
     }
 }

@@ -8,7 +8,7 @@ use log::LogPosition;
 use trace::Event;
 use wire::rpc::RetryResponse;
 
-use crate::output::Output;
+use crate::effects::ShardEffects;
 
 /// Bytes of replies that wait at most.
 const MAX_HELD_BYTES: usize = 64 << 20;
@@ -89,7 +89,7 @@ impl Gate {
         seen: LogPosition,
         to: ReplyTo,
         parts: &[&[u8]],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         if seen <= durable {
             out.reply(to, parts);
@@ -116,7 +116,7 @@ impl Gate {
     }
 
     /// Sends what waited for positions up to `durable`.
-    pub fn open(&mut self, durable: LogPosition, out: &mut impl Output) {
+    pub fn open(&mut self, durable: LogPosition, out: &mut impl ShardEffects) {
         while let Some(Reverse(first)) = self.held.peek()
             && first.seen <= durable
             && let Some(Reverse(mut held)) = self.held.pop()
@@ -140,7 +140,7 @@ impl Gate {
     }
 
     /// What the held replies show is gone for good: their clients shall ask again.
-    pub fn give_up(&mut self, out: &mut impl Output) {
+    pub fn give_up(&mut self, out: &mut impl ShardEffects) {
         while let Some(Reverse(held)) = self.held.pop() {
             out.reply(held.to, &[&RetryResponse::to_bytes(100, 200)]);
         }

@@ -22,7 +22,7 @@ pub(crate) mod tablets;
 pub(crate) mod walk;
 
 pub(crate) use admission::{Access, Claim, NotAdmitted};
-pub(crate) use entries::{Place, object_view, place_of};
+pub(crate) use entries::{HashedKey, object_view, place_of};
 pub(crate) use operation::{Action, Operation, Outcome, Shown};
 pub(crate) use store::{Found, Store};
 

@@ -5,13 +5,13 @@ use wire::keys::KeysAndValue;
 use wire::rpc::{Increment, RejectRules};
 use wire::status::Status;
 
-use super::entries::Place;
+use super::entries::HashedKey;
 use super::tablets::Use;
 
 /// One operation on one object. A request for many is a sequence of these, each planned and applied before the next is planned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation<'a> {
-    pub place: Place<'a>,
+    pub place: HashedKey<'a>,
     /// By the object's version: when the operation is refused.
     pub rules: RejectRules,
     pub action: Action<'a>,
@@ -31,7 +31,7 @@ pub(crate) enum Action<'a> {
 #[cfg(test)]
 impl<'a> Operation<'a> {
     /// Whatever the object's version.
-    pub fn new(place: Place<'a>, action: Action<'a>) -> Operation<'a> {
+    pub fn new(place: HashedKey<'a>, action: Action<'a>) -> Operation<'a> {
         Operation {
             place,
             rules: RejectRules::default(),

@@ -8,7 +8,7 @@ use wire::keys::KeysAndValue;
 use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
 
-use super::entries::{Known, Place};
+use super::entries::{HashedKey, Known};
 use super::operation::{Action, Once, Operation, Outcome, Shown};
 use super::store::{Found, Store};
 
@@ -30,7 +30,7 @@ pub(crate) struct Plan<'a> {
 /// A change of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutation<'a> {
-    pub place: Place<'a>,
+    pub place: HashedKey<'a>,
     /// `None`: the key has no slot.
     pub known: Option<Known>,
     /// Of the object that is there, or 0: there is none.
@@ -89,7 +89,7 @@ impl Needs {
 
 impl<'a> Plan<'a> {
     pub(super) fn has_distinct_keys(&self) -> bool {
-        let same = |one: &Place<'_>, other: &Place<'_>| {
+        let same = |one: &HashedKey<'_>, other: &HashedKey<'_>| {
             (one.hash, one.table_id, one.key) == (other.hash, other.table_id, other.key)
         };
         let mut places = self.mutations.iter().map(|mutation| &mutation.place);
@@ -145,7 +145,7 @@ impl Store {
 
     /// The outcome of a read, without a plan around it.
     #[inline]
-    pub(super) fn read(&self, place: &Place<'_>, rules: &RejectRules) -> Outcome {
+    pub(super) fn read(&self, place: &HashedKey<'_>, rules: &RejectRules) -> Outcome {
         let found = self.look_up(place);
         read_outcome(&found, rules.check(found.version).err())
     }
@@ -178,7 +178,7 @@ impl Store {
     /// The outcome is recorded even though no object changes: it must not come out differently when the RPC is repeated.
     fn no_change<'a>(
         &self,
-        place: &Place<'a>,
+        place: &HashedKey<'a>,
         (status, shown): (Status, Shown),
         found: &Found,
         once: Option<Once>,
@@ -202,7 +202,7 @@ impl Store {
 
     fn change<'a>(
         &self,
-        place: &Place<'a>,
+        place: &HashedKey<'a>,
         change: Change<'a>,
         shown: Shown,
         found: &Found,
@@ -268,7 +268,7 @@ fn read_outcome(found: &Found, refused: Option<Status>) -> Outcome {
 }
 
 impl Record {
-    fn of(once: Once, place: &Place<'_>) -> Record {
+    fn of(once: Once, place: &HashedKey<'_>) -> Record {
         Record {
             once,
             table_id: place.table_id,
@@ -279,7 +279,7 @@ impl Record {
 
 impl<'a> Content<'a> {
     /// Of the object of this place.
-    pub fn with<T>(&self, place: &Place<'a>, then: impl FnOnce(KeysAndValue<'_>) -> T) -> T {
+    pub fn with<T>(&self, place: &HashedKey<'a>, then: impl FnOnce(KeysAndValue<'_>) -> T) -> T {
         match self {
             Content::Sent(content) => then(*content),
             Content::Number(value) => {
@@ -289,7 +289,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    fn bytes(&self, place: &Place<'a>) -> usize {
+    fn bytes(&self, place: &HashedKey<'a>) -> usize {
         self.with(place, |content| content.encoded_bytes())
     }
 }

@@ -12,7 +12,7 @@ use wire::member::TabletRange;
 
 use crate::data::results::Known;
 use crate::data::tablets::holds;
-use crate::data::{Found, Place, Store};
+use crate::data::{Found, HashedKey, Store};
 
 /// Entries that are looked at ahead, so that their cache misses overlap.
 const BATCH: usize = 16;
@@ -88,11 +88,11 @@ impl Replay {
         self.dead.clear();
     }
 
-    fn holds(&self, place: &Place<'_>) -> bool {
+    fn holds(&self, place: &HashedKey<'_>) -> bool {
         holds(&self.tablets, place.table_id, place.hash)
     }
 
-    fn dead_version(&self, place: &Place<'_>) -> u64 {
+    fn dead_version(&self, place: &HashedKey<'_>) -> u64 {
         if self.dead.is_empty() {
             return 0;
         }
@@ -103,8 +103,8 @@ impl Replay {
 
 /// An entry that belongs to the tablets, and where its key lies.
 enum Wanted<'a> {
-    Object(RawEntry<'a>, ObjectView<'a>, Place<'a>),
-    Tombstone(Tombstone<'a>, Place<'a>),
+    Object(RawEntry<'a>, ObjectView<'a>, HashedKey<'a>),
+    Tombstone(Tombstone<'a>, HashedKey<'a>),
     Result(RawEntry<'a>, RpcResult<'a>),
 }
 
@@ -158,14 +158,14 @@ impl Store {
         let wanted = match entry.kind {
             Kind::Object => {
                 let object = ObjectView::of(entry)?;
-                let place = Place::of(object.table_id, object.primary_key);
+                let place = HashedKey::of(object.table_id, object.primary_key);
                 replay
                     .holds(&place)
                     .then_some(Wanted::Object(*entry, object, place))
             }
             Kind::Tombstone => {
                 let tombstone: Tombstone<'_> = entry.decode()?;
-                let place = Place::of(tombstone.table_id, tombstone.key);
+                let place = HashedKey::of(tombstone.table_id, tombstone.key);
                 replay
                     .holds(&place)
                     .then_some(Wanted::Tombstone(tombstone, place))
@@ -209,7 +209,7 @@ impl Store {
         replay: &mut Replay,
         entry: &RawEntry<'_>,
         object: &ObjectView<'_>,
-        place: &Place<'_>,
+        place: &HashedKey<'_>,
     ) -> Result<(), ReplayError> {
         replay.next_version = replay.next_version.max(object.version + 1);
         let found = self.look_up(place);
@@ -240,7 +240,12 @@ impl Store {
     }
 
     /// Of a copy that is about to die. Without it the copy would come back from this log, once the other log is gone that says that it is dead.
-    fn tombstone_of<'a>(&self, copy: Reference, found: &Found, place: &Place<'a>) -> Tombstone<'a> {
+    fn tombstone_of<'a>(
+        &self,
+        copy: Reference,
+        found: &Found,
+        place: &HashedKey<'a>,
+    ) -> Tombstone<'a> {
         self.log
             .tombstone_of(copy, place.table_id, found.version, place.key)
     }
@@ -256,7 +261,7 @@ impl Store {
         &mut self,
         replay: &mut Replay,
         tombstone: &Tombstone<'_>,
-        place: &Place<'_>,
+        place: &HashedKey<'_>,
     ) -> Result<(), NoRoom> {
         replay.next_version = replay.next_version.max(tombstone.version + 1);
         if is_planted(Bug::DropTombstoneInReplay) {

@@ -17,7 +17,7 @@ pub(crate) const WINDOW: u64 = 512;
 pub(crate) const MAX_RPC_ID: u64 = 1 << 56;
 
 const FIRST_RING_SLOTS: usize = 8;
-const _: () = assert!(size_of::<(u64, Option<Answer>)>() == RESULT_SLOT_BYTES);
+const _: () = assert!(size_of::<(u64, Option<StoredResult>)>() == RESULT_SLOT_BYTES);
 
 /// What is known of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ struct Client {
     /// The client is done with RPCs up to this one.
     ack_id: u64,
     /// The answer to RPC `n` is at `n` modulo the length, a power of two. Ids are above `ack_id`, and 0 for none.
-    ring: Vec<(u64, Option<Answer>)>,
+    ring: Vec<(u64, Option<StoredResult>)>,
 }
 
 /// What an RPC was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum StoredResult {
     /// The record at this place.
     Recorded(Reference),
     /// Memory is full. That much is remembered without the log, for which there may be no room either: it is forgotten with
@@ -92,8 +92,8 @@ impl Results {
         }
         match client.and_then(|client| client.get(rpc_id)) {
             None => Known::Nothing,
-            Some(Answer::Recorded(at)) => Known::Answered(at),
-            Some(Answer::Refused) => Known::Refused,
+            Some(StoredResult::Recorded(at)) => Known::Answered(at),
+            Some(StoredResult::Refused) => Known::Refused,
         }
     }
 
@@ -144,16 +144,16 @@ impl Results {
 
     /// Remembers the record of an RPC that [`Self::look_up`] did not know, of a client that was admitted.
     pub fn record(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, at: Reference) {
-        self.remember(lease_id, rpc_id, ack_id, Answer::Recorded(at));
+        self.remember(lease_id, rpc_id, ack_id, StoredResult::Recorded(at));
     }
 
     /// Remembers that such an RPC was refused for want of memory: a late copy of it must not take effect, for its client
     /// counts on that.
     pub fn record_refusal(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64) {
-        self.remember(lease_id, rpc_id, ack_id, Answer::Refused);
+        self.remember(lease_id, rpc_id, ack_id, StoredResult::Refused);
     }
 
-    fn remember(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, answer: Answer) {
+    fn remember(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, answer: StoredResult) {
         assert!(rpc_id > ack_id, "a client is not done with what it asks");
         let client = self.clients.get_mut(&lease_id).expect("admitted before");
         client.ack_id = client.ack_id.max(ack_id);
@@ -166,7 +166,7 @@ impl Results {
     /// Whether the record of this RPC is the one at `at`.
     pub fn is_at(&self, lease_id: u64, rpc_id: u64, at: Reference) -> bool {
         let client = self.clients.get(&lease_id);
-        client.and_then(|client| client.get(rpc_id)) == Some(Answer::Recorded(at))
+        client.and_then(|client| client.get(rpc_id)) == Some(StoredResult::Recorded(at))
     }
 
     /// The record of this RPC lies at `to` now.
@@ -174,7 +174,7 @@ impl Results {
         let client = self.clients.get_mut(&lease_id);
         *client
             .and_then(|client| client.get_mut(rpc_id))
-            .expect("live records are known") = Answer::Recorded(to);
+            .expect("live records are known") = StoredResult::Recorded(to);
     }
 
     /// The first client after `lease_id`, and what is recorded of it.
@@ -182,7 +182,7 @@ impl Results {
         let range = (Bound::Excluded(lease_id), Bound::Unbounded);
         let (&lease_id, client) = self.clients.range(range).next()?;
         let recorded = client.ring.iter().filter_map(|(_, answer)| match answer {
-            Some(Answer::Recorded(at)) => Some(*at),
+            Some(StoredResult::Recorded(at)) => Some(*at),
             _ => None,
         });
         Some(ClientRecords {
@@ -204,7 +204,7 @@ impl Results {
         let range = (Bound::Excluded(lease_id), Bound::Unbounded);
         for (&id, client) in self.clients.range_mut(range) {
             for (_, answer) in &mut client.ring {
-                if let Some(Answer::Recorded(at)) = *answer
+                if let Some(StoredResult::Recorded(at)) = *answer
                     && !keep(at)
                 {
                     *answer = None;
@@ -244,12 +244,12 @@ impl Results {
 }
 
 impl Client {
-    fn get(&self, rpc_id: u64) -> Option<Answer> {
+    fn get(&self, rpc_id: u64) -> Option<StoredResult> {
         let (id, answer) = self.ring.get(self.place(rpc_id))?;
         if *id == rpc_id { *answer } else { None }
     }
 
-    fn get_mut(&mut self, rpc_id: u64) -> Option<&mut Answer> {
+    fn get_mut(&mut self, rpc_id: u64) -> Option<&mut StoredResult> {
         let place = self.place(rpc_id);
         let (id, answer) = self.ring.get_mut(place)?;
         if *id == rpc_id { answer.as_mut() } else { None }
@@ -259,7 +259,7 @@ impl Client {
         rpc_id as usize & self.ring.len().wrapping_sub(1)
     }
 
-    fn insert(&mut self, rpc_id: u64, answer: Answer) {
+    fn insert(&mut self, rpc_id: u64, answer: StoredResult) {
         if self.ring.is_empty() {
             self.ring.resize(FIRST_RING_SLOTS, (0, None));
         }
@@ -298,7 +298,7 @@ impl Client {
             if *held <= ack_id
                 && let Some(answer) = answer.take()
             {
-                if let Answer::Recorded(at) = answer {
+                if let StoredResult::Recorded(at) = answer {
                     drop_record(at);
                 }
                 dropped += 1;

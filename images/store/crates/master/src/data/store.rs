@@ -7,7 +7,7 @@ use trace::Event;
 use wire::entry::{Kind, ObjectView};
 use wire::member::TabletRange;
 
-use super::entries::{Known, Newest, Place, newest_of_key, object_view};
+use super::entries::{HashedKey, Known, Newest, newest_of_key, object_view};
 use super::keeper::Keeper;
 use super::results::Results;
 use super::tablets::Tablets;
@@ -112,7 +112,7 @@ impl Store {
 
     /// Finds the newest entry of a key.
     #[inline]
-    pub fn look_up(&self, place: &Place<'_>) -> Found {
+    pub fn look_up(&self, place: &HashedKey<'_>) -> Found {
         let mut newest = Newest::Removed;
         let slot = self.keeper.index.find(place.hash, |at| {
             let of_key = newest_of_key(&self.log.entry(at), place);

@@ -42,7 +42,7 @@ fn store(segments: usize) -> Store {
 
 fn write<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
     let content = KeysAndValue::single(key, value).unwrap();
-    Operation::new(Place::of(TABLE, key), Action::Write(content))
+    Operation::new(HashedKey::of(TABLE, key), Action::Write(content))
 }
 
 /// One plan of all these operations, as a transaction would have it.
@@ -60,7 +60,7 @@ fn together<'a>(store: &Store, operations: &[Operation<'a>]) -> Plan<'a> {
 }
 
 fn value_of(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    let found = store.look_up(&Place::of(TABLE, key));
+    let found = store.look_up(&HashedKey::of(TABLE, key));
     found.object.map(|at| store.object(at).value.to_vec())
 }
 
@@ -220,7 +220,7 @@ proptest! {
                 3 => Action::Increment(by),
                 _ => Action::Write(content),
             };
-            let operation = Operation { place: Place::of(TABLE, &key), rules: step.rules, action };
+            let operation = Operation { place: HashedKey::of(TABLE, &key), rules: step.rules, action };
             let ack_id = rpc_id - 1;
             let (results, log) = (&mut store.keeper.results, &mut store.log);
             results.acknowledge(LEASE, ack_id, |record| log.kill(record));

@@ -11,8 +11,8 @@ use wire::member::{self, TabletRange, ToCoordinator, shard};
 
 use crate::data::Store;
 use crate::data::tablets::overlap;
+use crate::effects::ShardEffects;
 use crate::movers::settling::Settling;
-use crate::output::Output;
 use crate::reports::{MigrationError, MigrationEvent};
 use incoming::Incoming;
 use outgoing::Outgoing;
@@ -44,7 +44,7 @@ impl Migrations {
     }
 
     /// The log that all of it was for is gone.
-    pub fn clear(&mut self, out: &mut impl Output) {
+    pub fn clear(&mut self, out: &mut impl ShardEffects) {
         if let Some(incoming) = &mut self.incoming {
             incoming.disconnect(out);
         }
@@ -53,7 +53,7 @@ impl Migrations {
 }
 
 /// Why a migration ends here, for the coordinator and for people.
-fn failed(migration_id: u64, error: MigrationError, out: &mut impl Output) {
+fn failed(migration_id: u64, error: MigrationError, out: &mut impl ShardEffects) {
     let migrated = member::Migrated {
         migration_id,
         failure: error.to_string(),
@@ -65,13 +65,13 @@ fn failed(migration_id: u64, error: MigrationError, out: &mut impl Output) {
     send(shard::Kind::Migrated(migrated), out);
 }
 
-fn send(kind: shard::Kind, out: &mut impl Output) {
+fn send(kind: shard::Kind, out: &mut impl ShardEffects) {
     out.send_coordinator(ToCoordinator::from(kind));
 }
 
 impl Migrations {
     /// All is as if the migration had never begun.
-    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl Output) {
+    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl ShardEffects) {
         let is_incoming = self.incoming.as_ref().is_some_and(|one| one.id == id);
         let is_outgoing = self.outgoing.as_ref().is_some_and(|one| one.id == id);
         if is_incoming {
@@ -86,7 +86,7 @@ impl Migrations {
     }
 
     /// Owns what a migration has brought; no if it was not made here.
-    pub fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+    pub fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl ShardEffects) -> bool {
         if self.committed == id {
             return true;
         }
@@ -100,7 +100,12 @@ impl Migrations {
 
     /// A coordinator has let the shard in again, as the owner of these tablets: what has arrived and is among them is committed, and
     /// everything else is given up.
-    pub fn resume(&mut self, store: &mut Store, tablets: &[TabletRange], out: &mut impl Output) {
+    pub fn resume(
+        &mut self,
+        store: &mut Store,
+        tablets: &[TabletRange],
+        out: &mut impl ShardEffects,
+    ) {
         self.end_outgoing(store);
         let Some(incoming) = &self.incoming else {
             return;
@@ -120,7 +125,7 @@ impl Migrations {
         store: &mut Store,
         table_id: TableId,
         key_hash: u64,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| outgoing.would_be_split(table_id, key_hash)) {
@@ -129,7 +134,7 @@ impl Migrations {
     }
 
     /// Does what is due for migrations; when to come again though nothing happens.
-    pub fn tend(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
+    pub fn tend(&mut self, store: &mut Store, now: Time, out: &mut impl ShardEffects) -> Time {
         self.tend_outgoing(store, out);
         self.tend_incoming(store, now, out)
     }

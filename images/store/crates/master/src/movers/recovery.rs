@@ -18,9 +18,9 @@ use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
 use crate::data::Store;
 use crate::data::replay::{Replay, ReplayError};
 use crate::data::tablets::{overlaps, split};
+use crate::effects::ShardEffects;
 use crate::movers::orders::may_bring_back;
 use crate::movers::settling::Settling;
-use crate::output::Output;
 use crate::replicas::known::KnownBackups;
 use crate::reports::{NoRoomHere, RecoveryError, RecoveryEvent, SourceError};
 use reader::{MAX_PIECES, Piece, Reader, Wanted};
@@ -124,7 +124,7 @@ impl Recoveries {
     }
 
     /// The log that all of it was for is gone.
-    pub fn clear(&mut self, out: &mut impl Output) {
+    pub fn clear(&mut self, out: &mut impl ShardEffects) {
         self.reader.close(out);
         *self = Recoveries::default();
     }
@@ -171,11 +171,11 @@ impl Recovery {
     }
 }
 
-fn send(kind: shard::Kind, out: &mut impl Output) {
+fn send(kind: shard::Kind, out: &mut impl ShardEffects) {
     out.send_coordinator(ToCoordinator::from(kind));
 }
 
-fn durable(recovery_id: u64, out: &mut impl Output) {
+fn durable(recovery_id: u64, out: &mut impl ShardEffects) {
     let id = member::RecoveryId { recovery_id };
     send(shard::Kind::RecoveryDurable(id), out);
 }
@@ -197,7 +197,7 @@ impl Recoveries {
         now: Time,
         order: member::Recover,
         is_taken: impl Fn(&TabletRange) -> bool,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let id = order.recovery_id;
         let is_known =
@@ -262,12 +262,17 @@ impl Recoveries {
     }
 
     /// Owns what a recovery has brought; no if it was not made here.
-    pub fn commit_ordered(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+    pub fn commit_ordered(
+        &mut self,
+        store: &mut Store,
+        id: u64,
+        out: &mut impl ShardEffects,
+    ) -> bool {
         self.unreleased.iter().any(|one| one.id == id) || self.commit(store, id, out)
     }
 
     /// Owns what a recovery has brought; no if it has not.
-    fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+    fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl ShardEffects) -> bool {
         let Some(at) = self.position(id) else {
             return false;
         };
@@ -291,7 +296,7 @@ impl Recoveries {
         true
     }
 
-    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl Output) {
+    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl ShardEffects) {
         if let Some(at) = self.position(id) {
             self.drop_recovery(store, at);
             out.report(RecoveryEvent::GivenUp { recovery: id }.into());
@@ -314,7 +319,7 @@ impl Recoveries {
         &mut self,
         store: &mut Store,
         counting: &[u64],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), u64> {
         let active: Vec<u64> = self.active.iter().map(|recovery| recovery.id).collect();
         for id in active {
@@ -352,7 +357,7 @@ impl Recoveries {
         store: &mut Store,
         at: usize,
         error: RecoveryError,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let id = self.active[at].id;
         self.drop_recovery(store, at);
@@ -365,7 +370,7 @@ impl Recoveries {
     }
 
     /// Says so where everything that a recovery has brought is durable in this shard's own log.
-    pub fn look_for_durable(&mut self, log: &Log, out: &mut impl Output) {
+    pub fn look_for_durable(&mut self, log: &Log, out: &mut impl ShardEffects) {
         for one in &mut self.unreleased {
             let is_durable = one.settling.is_durable(log);
             if is_durable && !std::mem::replace(&mut one.is_durable, true) {
@@ -376,7 +381,7 @@ impl Recoveries {
 }
 
 /// Why a recovery ends here without its tablets, for the coordinator and for people.
-fn recovery_failed(id: u64, error: RecoveryError, out: &mut impl Output) {
+fn recovery_failed(id: u64, error: RecoveryError, out: &mut impl ShardEffects) {
     let recovered = member::Recovered {
         recovery_id: id,
         failure: error.to_string(),

@@ -9,14 +9,14 @@ use replication::{BackupInfo, ReplicationEvent, Replicator};
 use wire::member::{self, OpenFloor, ToCoordinator, shard};
 
 use crate::config::{Identity, Replication};
-use crate::output::{Channel, Output};
+use crate::effects::{Channel, ShardEffects};
 use crate::replicas::known::KnownBackups;
 use crate::reports::ReplicasEvent;
 
 /// Passes on what a replicator wants.
 struct ToBackups<'a, O>(&'a mut O);
 
-impl<O: Output> replication::Output for ToBackups<'_, O> {
+impl<O: ShardEffects> replication::ReplicationEffects for ToBackups<'_, O> {
     fn connect_backup(&mut self, backup: ServerId, locator: &str) {
         self.0.connect_backup(Channel::Replication, backup, locator);
     }
@@ -72,7 +72,7 @@ impl Replicas {
         segment_bytes: u32,
         log: Option<ServerId>,
         identity: &Identity,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         if let Some(mut old) = self.replicator.take() {
             old.set_backups(Vec::new(), &mut ToBackups(out));
@@ -108,7 +108,7 @@ impl Replicas {
         backup: ServerId,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some(replicator) = &mut self.replicator else {
             return;
@@ -125,7 +125,7 @@ impl Replicas {
         &mut self,
         list: member::Backups,
         segment_bytes: u32,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         self.known.set(&list.backups);
         let Some(replicator) = &mut self.replicator else {
@@ -165,7 +165,7 @@ impl Replicas {
     }
 
     /// A coordinator has let the shard in, again or anew.
-    pub fn ask_for_open_floor(&mut self, out: &mut impl Output) {
+    pub fn ask_for_open_floor(&mut self, out: &mut impl ShardEffects) {
         if let Some(replicator) = &mut self.replicator {
             replicator.coordinator_found(&mut ToBackups(out));
         }
@@ -205,7 +205,7 @@ impl Replicas {
         now: Time,
         log: &mut Log,
         are_replaying: bool,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Option<Time> {
         let replicator = self.replicator.as_mut()?;
         replicator.yield_to_replay(are_replaying);

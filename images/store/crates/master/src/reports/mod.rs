@@ -19,7 +19,7 @@ pub use movers::{MigrationEvent, RecoveryEvent};
 pub use refusal::{Brought, Refusal};
 pub use replicas::ReplicasEvent;
 
-/// Given to [`crate::Output::report`]; [`fmt::Display`] writes the line of the log.
+/// Given to [`crate::ShardEffects::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardEvent {
     Membership(MembershipEvent),

@@ -14,7 +14,7 @@ use wire::status::Status;
 
 use crate::data::Access;
 use crate::data::tablets::Use;
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::reports::ClientEvent;
 use crate::shard::Shard;
 
@@ -53,7 +53,7 @@ impl Shard {
         to: ReplyTo,
         opcode: Opcode,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some((request_bytes, response_bytes)) = fixed_bytes(opcode) else {
             return out.reply(to, &[&rpc::status_bytes(Status::UnimplementedRequest)]);
@@ -80,7 +80,7 @@ impl Shard {
     }
 
     /// Answered whatever else is going on: clients take a silent server for a dead one.
-    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Status> {
+    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl ShardEffects) -> Result<(), Status> {
         let PingRequest { caller } = PingRequest::decode(payload)?;
         // Servers do not ping each other in their own name: the only one this shard knows of is itself.
         if caller.is_valid() && caller != self.server_id() {
@@ -91,7 +91,7 @@ impl Shard {
     }
 
     /// No answer comes: the process ends, as if it had crashed.
-    fn kill(&mut self, out: &mut impl Output) -> Result<(), Status> {
+    fn kill(&mut self, out: &mut impl ShardEffects) -> Result<(), Status> {
         self.test_rpc("KILL", out)?;
         out.report(ClientEvent::Killed.into());
         out.end_process();
@@ -102,7 +102,7 @@ impl Shard {
     pub(crate) fn test_rpc(
         &mut self,
         name: &'static str,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         if self.config.allow_test_rpcs {
             return Ok(());
@@ -113,7 +113,7 @@ impl Shard {
         Err(Status::UnimplementedRequest)
     }
 
-    fn get_server_id(&self, to: ReplyTo, out: &mut impl Output) -> Result<(), Status> {
+    fn get_server_id(&self, to: ReplyTo, out: &mut impl ShardEffects) -> Result<(), Status> {
         let mut bytes = Vec::with_capacity(GetServerIdResponse::FIXED_BYTES);
         GetServerIdResponse {
             status: Status::Ok,
@@ -129,7 +129,7 @@ impl Shard {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let request = ServerControlRequest::decode(payload)?;
         match request.target {
@@ -155,7 +155,7 @@ impl Shard {
         now: Time,
         op: u32,
         input: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Vec<u8> {
         let mut output = Vec::new();
         let status = match op {
@@ -206,7 +206,7 @@ impl Shard {
 pub(crate) fn reply_message(
     to: ReplyTo,
     message: &impl Message,
-    out: &mut impl Output,
+    out: &mut impl ShardEffects,
 ) -> Result<(), Status> {
     let mut bytes = Vec::new();
     MessageResponse {
@@ -219,7 +219,7 @@ pub(crate) fn reply_message(
 }
 
 /// A line for each event.
-fn log_time_trace(input: &[u8], out: &mut impl Output) -> Status {
+fn log_time_trace(input: &[u8], out: &mut impl ShardEffects) -> Status {
     let input = if input.is_empty() {
         LOGGED_EVENTS
     } else {
@@ -232,7 +232,7 @@ fn log_time_trace(input: &[u8], out: &mut impl Output) -> Status {
     Status::Ok
 }
 
-fn log_text(input: &[u8], out: &mut impl Output) -> Status {
+fn log_text(input: &[u8], out: &mut impl ShardEffects) -> Status {
     let Some((level, text)) = input.split_first_chunk::<4>() else {
         return Status::MessageTooShort;
     };

@@ -4,25 +4,30 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::member::{self, SuspectServer, ToCoordinator, shard};
 
-use crate::output::{Channel, Output};
+use crate::effects::{Channel, ShardEffects};
 use crate::shard::Shard;
 
 impl Shard {
     /// The coordinator's list of backups.
-    pub(crate) fn set_backups(&mut self, now: Time, list: member::Backups, out: &mut impl Output) {
+    pub(crate) fn set_backups(
+        &mut self,
+        now: Time,
+        list: member::Backups,
+        out: &mut impl ShardEffects,
+    ) {
         self.replicas
             .set_backups(list, self.config.segment_bytes, out);
         let (store, known) = (&mut self.store, &self.replicas.known);
         self.recoveries.forget_lost_sources(store, known, now, out);
     }
 
-    /// A connection that [`Output::connect_backup`] began is there.
+    /// A connection that [`ShardEffects::connect_backup`] began is there.
     pub fn backup_connected(
         &mut self,
         now: Time,
         channel: Channel,
         backup: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         match channel {
             Channel::Replication => self.replicas.connected(backup),
@@ -37,7 +42,7 @@ impl Shard {
         now: Time,
         channel: Channel,
         backup: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         if self.has_coordinator() && self.replicas.known.may_suspect(now, backup) {
             let server_id = backup.0;
@@ -61,7 +66,7 @@ impl Shard {
         backup: ServerId,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let (store, known) = (&mut self.store, &self.replicas.known);
         let (recoveries, migrations) = (&mut self.recoveries, &mut self.migrations);
@@ -98,7 +103,7 @@ impl Shard {
     }
 
     /// Sends what is new to the backups, and the replies that waited for what is durable now.
-    pub(super) fn replicate(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn replicate(&mut self, now: Time, out: &mut impl ShardEffects) -> Time {
         let are_replaying = self.recoveries.are_replaying();
         let log = &mut self.store.log;
         let Some(next) = self.replicas.pump(now, log, are_replaying, out) else {

@@ -8,7 +8,7 @@ use wire::rpc::{
 };
 use wire::status::Status;
 
-use crate::data::{Action, Claim, Operation, Place};
+use crate::data::{Action, Claim, HashedKey, Operation};
 
 /// A request for one operation.
 pub(super) struct Request<'a> {
@@ -42,24 +42,24 @@ impl<'a> Request<'a> {
         let (place, rules, action, claim) = match opcode {
             Opcode::Read | Opcode::ReadKeysAndValue => {
                 let read = ReadRequest::decode(payload)?;
-                let place = Place::of(read.table_id, read.key);
+                let place = HashedKey::of(read.table_id, read.key);
                 (place, read.rules, Action::Read, None)
             }
             Opcode::Write => {
                 let write = WriteRequest::decode(payload)?;
-                let place = Place::of(write.table_id, write.object.primary_key());
+                let place = HashedKey::of(write.table_id, write.object.primary_key());
                 let claim = claim(write.lease, write.rpc_id, write.ack_id);
                 (place, write.rules, Action::Write(write.object), Some(claim))
             }
             Opcode::Remove => {
                 let remove = RemoveRequest::decode(payload)?;
-                let place = Place::of(remove.table_id, remove.key);
+                let place = HashedKey::of(remove.table_id, remove.key);
                 let claim = claim(remove.lease, remove.rpc_id, remove.ack_id);
                 (place, remove.rules, Action::Remove, Some(claim))
             }
             Opcode::Increment => {
                 let request = IncrementRequest::decode(payload)?;
-                let place = Place::of(request.table_id, request.key);
+                let place = HashedKey::of(request.table_id, request.key);
                 let claim = claim(request.lease, request.rpc_id, request.ack_id);
                 let action = Action::Increment(request.by);
                 (place, request.rules, action, Some(claim))
@@ -85,15 +85,15 @@ impl<'a> Request<'a> {
 
 /// The object that a request is about, where a fetch ahead pays: READ, READ_KEYS_AND_VALUE and WRITE.
 #[inline]
-pub(super) fn place_of(opcode: Opcode, payload: &[u8]) -> Option<Place<'_>> {
+pub(super) fn place_of(opcode: Opcode, payload: &[u8]) -> Option<HashedKey<'_>> {
     match opcode {
         Opcode::Read | Opcode::ReadKeysAndValue => {
             let read = ReadRequest::decode(payload).ok()?;
-            Some(Place::of(read.table_id, read.key))
+            Some(HashedKey::of(read.table_id, read.key))
         }
         Opcode::Write => {
             let write = WriteRequest::decode(payload).ok()?;
-            Some(Place::of(write.table_id, write.object.primary_key()))
+            Some(HashedKey::of(write.table_id, write.object.primary_key()))
         }
         _ => None,
     }
@@ -116,7 +116,7 @@ pub(super) trait Part<'a>: RequestPart<'a> {
     fn operation(&self, hash: u64) -> Operation<'a> {
         let (table_id, key) = self.place();
         Operation {
-            place: Place {
+            place: HashedKey {
                 table_id,
                 key,
                 hash,

@@ -14,7 +14,7 @@ use wire::status::Status;
 use crate::data::Access;
 use crate::data::tablets::Use;
 use crate::data::walk::{BUCKETS, Limits, Unfinished};
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::shard::Shard;
 
 /// Buckets that one request looks at: they lie in memory one behind the other.
@@ -128,7 +128,7 @@ impl Shard {
         &mut self,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let request = EnumerateRequest::decode(payload)?;
         let mut state = State::of(&request)?;

@@ -9,9 +9,9 @@ use wire::rpc::{self, FillWithTestDataRequest, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
 
 use crate::continuations::fill::Fill;
-use crate::data::{Action, Operation, Place};
+use crate::data::{Action, HashedKey, Operation};
 use crate::delay::Delay;
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::shard::Shard;
 
 /// What one tick writes, about.
@@ -33,7 +33,7 @@ impl Shard {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         self.test_rpc("FILL_WITH_TEST_DATA", out)?;
         let request = FillWithTestDataRequest::decode(payload)?;
@@ -62,7 +62,7 @@ impl Shard {
     }
 
     /// Writes some more objects. True while there is more to do.
-    pub(crate) fn fill_some(&mut self, now: Time, out: &mut impl Output) -> bool {
+    pub(crate) fn fill_some(&mut self, now: Time, out: &mut impl ShardEffects) -> bool {
         let Some(mut one) = self.fills.take_one() else {
             return false;
         };
@@ -96,7 +96,7 @@ impl Shard {
         let tables = fill.tables.len() as u32;
         let table_id = fill.tables[(fill.next % tables) as usize];
         let key = (fill.next / tables).to_string();
-        let place = Place::of(table_id, key.as_bytes());
+        let place = HashedKey::of(table_id, key.as_bytes());
         let Ok(object) = KeysAndValue::single(place.key, &fill.value) else {
             return Status::RequestFormatError;
         };

@@ -6,7 +6,7 @@
 use wire::opcode::{Opcode, Service};
 use wire::rpc;
 
-use crate::data::Place;
+use crate::data::HashedKey;
 use crate::shard::Shard;
 use crate::shard::codec::place_of;
 
@@ -18,7 +18,7 @@ impl Shard {
     pub fn foresee<'a>(&self, requests: impl Iterator<Item = &'a [u8]>) {
         let mut hashes = [0; MAX_REQUESTS];
         let mut count = 0;
-        for Place { hash, .. } in requests.filter_map(place).take(MAX_REQUESTS) {
+        for HashedKey { hash, .. } in requests.filter_map(place).take(MAX_REQUESTS) {
             self.store.keeper.index.prefetch(hash);
             hashes[count] = hash;
             count += 1;
@@ -33,7 +33,7 @@ impl Shard {
 }
 
 /// Of the object that a request is about, where it is about one.
-fn place(request: &[u8]) -> Option<Place<'_>> {
+fn place(request: &[u8]) -> Option<HashedKey<'_>> {
     let header = rpc::header(request).ok()?;
     if Service::from_u16(header.service) != Some(Service::Master) {
         return None;

@@ -9,9 +9,9 @@ use wire::format::FIRST_FORMAT;
 use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, coordinator, shard};
 
 use crate::data::leases::Leases;
+use crate::effects::{Session, ShardEffects};
 use crate::loads::Loads;
-use crate::membership::{Enlisted, Link};
-use crate::output::{Output, Session};
+use crate::membership::{CoordinatorSession, Enlisted};
 use crate::reports::{MembershipEvent, Refusal};
 use crate::shard::Shard;
 
@@ -28,7 +28,7 @@ impl Shard {
         &mut self,
         now: Time,
         message: member::ToShard,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Session {
         use coordinator::Kind;
         let Some(kind) = message.kind else {
@@ -159,7 +159,12 @@ impl Shard {
         self.proxies.forget_probes();
     }
 
-    fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
+    fn welcome(
+        &mut self,
+        now: Time,
+        welcome: member::Welcome,
+        out: &mut impl ShardEffects,
+    ) -> Session {
         let enlisted = Enlisted {
             cluster_id: welcome.cluster_id,
             server_id: ServerId(welcome.server_id),
@@ -176,7 +181,7 @@ impl Shard {
             return Session::Close;
         }
         let silence = Duration::from_millis(welcome.silence_timeout_ms.into());
-        self.membership.link = Some(Link {
+        self.membership.link = Some(CoordinatorSession {
             leader: position,
             heard: now,
             silence: silence.max(MIN_SILENCE),
@@ -204,7 +209,7 @@ impl Shard {
     }
 
     /// Segments from the next one on are of this format.
-    fn activate(&mut self, format: u32, out: &mut impl Output) -> Session {
+    fn activate(&mut self, format: u32, out: &mut impl ShardEffects) -> Session {
         let known = self.config.formats;
         if !known.reads(format) {
             return self.refuse(Refusal::UnknownFormat { format, known }, out);
@@ -214,7 +219,7 @@ impl Shard {
     }
 
     /// The shard does not obey this coordinator.
-    fn refuse(&mut self, refusal: Refusal, out: &mut impl Output) -> Session {
+    fn refuse(&mut self, refusal: Refusal, out: &mut impl ShardEffects) -> Session {
         out.report(MembershipEvent::Refused(refusal.clone()).into());
         self.membership.refusal = Some(refusal);
         Session::Close
@@ -225,7 +230,7 @@ impl Shard {
         &mut self,
         enlisted: Option<Enlisted>,
         first_version: u64,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let origin = Origin {
             cluster_id: enlisted.map_or(0, |enlisted| enlisted.cluster_id),
@@ -253,7 +258,7 @@ impl Shard {
         self.membership.enlisted = enlisted;
     }
 
-    fn pinged(&mut self, now: Time, ping: &member::Ping, out: &mut impl Output) -> Session {
+    fn pinged(&mut self, now: Time, ping: &member::Ping, out: &mut impl ShardEffects) -> Session {
         if self.hear_position(ping.position, out) == Session::Close {
             return Session::Close;
         }
@@ -264,7 +269,11 @@ impl Shard {
 
     /// The coordinator that let this server in says how far it is, with a ping or an order. Before anything is done that comes of it: whoever leads with an
     /// older state is told of this one.
-    pub fn hear_position(&mut self, told: Option<Position>, out: &mut impl Output) -> Session {
+    pub fn hear_position(
+        &mut self,
+        told: Option<Position>,
+        out: &mut impl ShardEffects,
+    ) -> Session {
         let leader = self.membership.link.as_ref().and_then(|link| link.leader);
         if let (Some(leader), Some(told)) = (leader, told)
             && !told.is_of_same_leader(&leader)
@@ -281,7 +290,7 @@ impl Shard {
     }
 
     /// Makes the shard own exactly these tablets.
-    fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl Output) -> Session {
+    fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl ShardEffects) -> Session {
         let mut wanted = tablets.to_vec();
         wanted.sort_unstable();
         // A tablet that was split while the coordinator was out of reach is the same data in more tablets. A state from before a split knows the parts
@@ -296,7 +305,7 @@ impl Shard {
     }
 
     /// Takes all tablets of a welcome; see [`Self::take_tablet`].
-    fn take_tablets(&mut self, wanted: Vec<TabletRange>, out: &mut impl Output) -> Session {
+    fn take_tablets(&mut self, wanted: Vec<TabletRange>, out: &mut impl ShardEffects) -> Session {
         let (later, now): (Vec<_>, Vec<_>) = wanted
             .into_iter()
             .filter(|tablet| !self.store.tablets.has(tablet))
@@ -312,7 +321,7 @@ impl Shard {
         Session::Continue
     }
 
-    fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
+    fn refused(&mut self, refused: member::Refused, out: &mut impl ShardEffects) -> Session {
         if refused.reason() == member::RefusedReason::Superseded || self.membership.superseded {
             return self.end_service(Refusal::Told(refused.text), out);
         }
@@ -322,7 +331,7 @@ impl Shard {
     }
 
     /// Others are trusted with what this process had: it holds nothing and serves nothing from now on.
-    pub(crate) fn end_service(&mut self, why: Refusal, out: &mut impl Output) -> Session {
+    pub(crate) fn end_service(&mut self, why: Refusal, out: &mut impl ShardEffects) -> Session {
         self.membership.superseded = true;
         self.start_over(None, 1, out);
         self.membership.refusal = Some(why);
@@ -359,7 +368,7 @@ impl Shard {
         self.membership.ports = ports;
     }
 
-    fn pong(&mut self, now: Time, sequence: u64, out: &mut impl Output) {
+    fn pong(&mut self, now: Time, sequence: u64, out: &mut impl ShardEffects) {
         let (loads, ports) = match self.membership.is_connected() {
             true => (
                 self.loads.pinged(&self.store),
@@ -400,7 +409,7 @@ impl Shard {
         &mut self,
         sequence: Option<u64>,
         tablet: TabletRange,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Session {
         if self.store.tablets.has(&tablet) {
             // Owned since the last session.
@@ -420,7 +429,7 @@ impl Shard {
     }
 
     /// Gives up tablets, which are in order.
-    fn drop_tablets(&mut self, tablets: &[TabletRange], out: &mut impl Output) {
+    fn drop_tablets(&mut self, tablets: &[TabletRange], out: &mut impl ShardEffects) {
         if tablets.is_empty() {
             return;
         }
@@ -439,7 +448,7 @@ impl Shard {
     }
 
     /// Makes two of a tablet that is owned, or is about to be. One that is not any more was dropped meanwhile.
-    fn split_tablet(&mut self, table_id: TableId, key_hash: u64, out: &mut impl Output) {
+    fn split_tablet(&mut self, table_id: TableId, key_hash: u64, out: &mut impl ShardEffects) {
         self.migrations
             .split(&mut self.store, table_id, key_hash, out);
         if self.store.tablets.split(table_id, key_hash) || self.recoveries.split(table_id, key_hash)
@@ -463,7 +472,7 @@ impl Shard {
     }
 
     /// Makes one tablet of several that are owned. A welcome that names the whole does the same.
-    fn merge_tablets(&mut self, whole: &TabletRange, out: &mut impl Output) {
+    fn merge_tablets(&mut self, whole: &TabletRange, out: &mut impl ShardEffects) {
         if self.store.tablets.merge(whole) {
             self.migrations.forget_outgoing(&mut self.store, whole);
             self.loads.were_merged(whole);
@@ -474,7 +483,7 @@ impl Shard {
     }
 
     /// The objects of dropped tablets are gone: takes what waited for that.
-    pub(crate) fn take_waiting_tablets(&mut self, out: &mut impl Output) {
+    pub(crate) fn take_waiting_tablets(&mut self, out: &mut impl ShardEffects) {
         for (sequence, tablet) in std::mem::take(&mut self.membership.waiting) {
             // An overlap was reported in the log; the next welcome puts it right.
             let _ = self.take_tablet(sequence, tablet, out);
@@ -496,7 +505,7 @@ impl Shard {
         }
     }
 
-    fn control_order(&mut self, now: Time, control: &member::Control, out: &mut impl Output) {
+    fn control_order(&mut self, now: Time, control: &member::Control, out: &mut impl ShardEffects) {
         let response = self.control(now, control.op, &control.input, out);
         out.send_coordinator(message(shard::Kind::ControlDone(member::ControlDone {
             sequence: control.sequence,
@@ -510,7 +519,7 @@ impl Shard {
     }
 
     /// Asks the coordinator where a server is; once it is back, if it is away.
-    pub(crate) fn locate_server(&self, server_id: ServerId, out: &mut impl Output) {
+    pub(crate) fn locate_server(&self, server_id: ServerId, out: &mut impl ShardEffects) {
         if self.membership.link.is_some() {
             let question = member::LocateServer {
                 server_id: server_id.0,
@@ -520,12 +529,12 @@ impl Shard {
     }
 }
 
-fn refuse_overlap(out: &mut impl Output) -> Session {
+fn refuse_overlap(out: &mut impl ShardEffects) -> Session {
     out.report(MembershipEvent::Overlap.into());
     Session::Close
 }
 
-fn done(sequence: u64, out: &mut impl Output) {
+fn done(sequence: u64, out: &mut impl ShardEffects) {
     let done = member::TabletDone { sequence };
     out.send_coordinator(message(shard::Kind::TabletDone(done)));
 }

@@ -9,7 +9,7 @@ use wire::status::Status;
 use crate::data::Access;
 use crate::data::tablets::Use;
 use crate::delay::BUSY;
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::shard::Shard;
 
 impl Shard {
@@ -18,7 +18,7 @@ impl Shard {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let request = MigrateTabletRequest::decode(payload)?;
         if request.new_owner == self.server_id() {
@@ -53,7 +53,7 @@ impl Shard {
         Ok(())
     }
 
-    pub(crate) fn migration_ended(&mut self, ended: MigrationEnded, out: &mut impl Output) {
+    pub(crate) fn migration_ended(&mut self, ended: MigrationEnded, out: &mut impl ShardEffects) {
         let Some(to) = self.awaited.ended(ended.sequence) else {
             return;
         };
@@ -64,7 +64,7 @@ impl Shard {
     }
 
     /// The coordinator that was asked has forgotten; clients ask again, and find out how it stands.
-    pub(crate) fn give_up_awaited(&mut self, out: &mut impl Output) {
+    pub(crate) fn give_up_awaited(&mut self, out: &mut impl ShardEffects) {
         for to in self.awaited.end_all() {
             self.come_again(to, BUSY, out);
         }

@@ -33,12 +33,12 @@ use crate::data::Store;
 use crate::data::gate::Gate;
 use crate::data::leases::Leases;
 use crate::delay::BUSY;
+use crate::effects::{Session, ShardEffects};
 use crate::fullness::Fullness;
 use crate::loads::Loads;
 use crate::membership::Membership;
 use crate::movers::migration::Migrations;
 use crate::movers::recovery::Recoveries;
-use crate::output::{Output, Session};
 use crate::replicas::Replicas;
 use crate::reports::Refusal;
 use crate::shard::scratch::Scratch;
@@ -211,7 +211,7 @@ impl Shard {
 
     /// Does a bounded piece of background work. The driver calls this after every batch of events, and no later than at the
     /// time that it answers (`now` if there is more to do, [`Time::NEVER`] if nothing is planned).
-    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub fn tick(&mut self, now: Time, out: &mut impl ShardEffects) -> Time {
         self.waiting.note(now, self.gate.held_count() > 0);
         let mut next = self.membership.silence_deadline();
         if self.store.has_purge() {
@@ -250,14 +250,14 @@ impl Shard {
     ///
     /// # Panics
     /// If the shard was configured with another durability than [`crate::Durability::External`], or replicates its log itself.
-    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl ShardEffects) {
         assert!(self.config.replication.is_none());
         self.store.settle_closed();
         self.store.advance_durable(position);
         self.gate.open(self.store.log.durable_position(), out);
     }
 
-    /// What was lent with [`Output::reply_lent`]; `None` if the shard has started anew since.
+    /// What was lent with [`ShardEffects::reply_lent`]; `None` if the shard has started anew since.
     pub fn lent(&self, token: u64, length: usize) -> Option<&[u8]> {
         self.store.log.lent(token, length)
     }
@@ -309,7 +309,7 @@ impl Shard {
     }
 
     /// Answers what has waited for too long; answers when the next one will have.
-    fn expire_continuations(&mut self, now: Time, out: &mut impl Output) -> Time {
+    fn expire_continuations(&mut self, now: Time, out: &mut impl ShardEffects) -> Time {
         self.proxies.expire(now, out);
         while let Some(to) = self.awaited.take_expired(now) {
             self.come_again(to, BUSY, out);
@@ -332,7 +332,7 @@ impl Shard {
     }
 
     /// Asks the coordinator about clients whose leases should have ended, some at a time.
-    fn look_for_ended_leases(&mut self, now: Time, out: &mut impl Output) {
+    fn look_for_ended_leases(&mut self, now: Time, out: &mut impl ShardEffects) {
         if now < self.next_expiry {
             return;
         }

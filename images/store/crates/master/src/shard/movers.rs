@@ -4,13 +4,18 @@ use base::time::Time;
 use wire::member::{self, TabletRange};
 use wire::peer::{MigrateRead, Migrating};
 
+use crate::effects::{Session, ShardEffects};
 use crate::movers::settling::name_settled;
-use crate::output::{Output, Session};
 use crate::reports::{Brought, MembershipEvent, Refusal};
 use crate::shard::Shard;
 
 impl Shard {
-    pub(super) fn recover(&mut self, now: Time, order: member::Recover, out: &mut impl Output) {
+    pub(super) fn recover(
+        &mut self,
+        now: Time,
+        order: member::Recover,
+        out: &mut impl ShardEffects,
+    ) {
         let (migrations, membership) = (&self.migrations, &self.membership);
         let is_taken = |tablet: &TabletRange| {
             migrations.overlap(tablet) || membership.is_about_to_take(tablet)
@@ -19,14 +24,19 @@ impl Shard {
         self.recoveries.recover(store, now, order, is_taken, out);
     }
 
-    pub(super) fn commit_recovery(&mut self, id: u64, out: &mut impl Output) -> Session {
+    pub(super) fn commit_recovery(&mut self, id: u64, out: &mut impl ShardEffects) -> Session {
         match self.recoveries.commit_ordered(&mut self.store, id, out) {
             true => Session::Continue,
             false => self.is_not_trusted(Brought::Recovery(id), out),
         }
     }
 
-    pub(super) fn migrate_in(&mut self, now: Time, order: member::Migrate, out: &mut impl Output) {
+    pub(super) fn migrate_in(
+        &mut self,
+        now: Time,
+        order: member::Migrate,
+        out: &mut impl ShardEffects,
+    ) {
         let (recoveries, membership) = (&self.recoveries, &self.membership);
         let is_taken = |tablet: &TabletRange| {
             recoveries.overlap(tablet) || membership.is_about_to_take(tablet)
@@ -35,7 +45,7 @@ impl Shard {
         self.migrations.migrate_in(store, now, order, is_taken, out);
     }
 
-    pub(super) fn commit_migration(&mut self, id: u64, out: &mut impl Output) -> Session {
+    pub(super) fn commit_migration(&mut self, id: u64, out: &mut impl ShardEffects) -> Session {
         match self.migrations.commit(&mut self.store, id, out) {
             true => Session::Continue,
             false => self.is_not_trusted(Brought::Migration(id), out),
@@ -47,7 +57,7 @@ impl Shard {
         &mut self,
         counting: &[u64],
         tablets: &[TabletRange],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Session {
         if let Err(unknown) = self.recoveries.resume(&mut self.store, counting, out) {
             return self.is_not_trusted(Brought::Recovery(unknown), out);
@@ -57,7 +67,7 @@ impl Shard {
     }
 
     /// The coordinator counts on a recovery, or a migration, that was not made here. Nothing that this process holds can be right then.
-    fn is_not_trusted(&mut self, what: Brought, out: &mut impl Output) -> Session {
+    fn is_not_trusted(&mut self, what: Brought, out: &mut impl ShardEffects) -> Session {
         let refusal = Refusal::NotMadeHere(what);
         out.report(MembershipEvent::Refused(refusal.clone()).into());
         self.end_service(refusal, out)
@@ -71,7 +81,7 @@ impl Shard {
     }
 
     /// Does what is due for recoveries and migrations; when to come again though nothing happens.
-    pub(super) fn tend_movers(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn tend_movers(&mut self, now: Time, out: &mut impl ShardEffects) -> Time {
         let (store, known) = (&mut self.store, &self.replicas.known);
         let next = self.recoveries.tend(store, known, now, out);
         next.min(self.migrations.tend(store, now, out))
@@ -79,7 +89,11 @@ impl Shard {
 
     /// Says so where everything that a recovery or a migration has brought is durable in this shard's own log. Whether there is something to send
     /// to backups.
-    pub(super) fn look_for_durable_replays(&mut self, now: Time, out: &mut impl Output) -> bool {
+    pub(super) fn look_for_durable_replays(
+        &mut self,
+        now: Time,
+        out: &mut impl ShardEffects,
+    ) -> bool {
         let (recoveries, migrations) = (&mut self.recoveries, &mut self.migrations);
         // Nearly every tick ends here.
         if recoveries.settling().next().is_none() && migrations.settling().is_none() {

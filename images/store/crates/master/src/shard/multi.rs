@@ -11,7 +11,7 @@ use wire::rpc::{
 use wire::status::Status;
 
 use crate::data::{Action, Shown};
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::shard::Shard;
 use crate::shard::codec::Part;
 use crate::shard::scratch::Scratch;
@@ -29,7 +29,7 @@ impl Shard {
         &mut self,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         self.counters.multi_ops += 1;
         match MultiKind::of_request(payload)? {
@@ -65,7 +65,7 @@ impl Shard {
         &mut self,
         to: ReplyTo,
         payload: &'a [u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let request = MultiRequest::<P>::decode(payload)?;
         self.fetch_buckets(&request);
@@ -103,7 +103,7 @@ impl Shard {
     }
 
     /// Objects that were read go out from where they lie in the log.
-    fn answer_parts(&mut self, to: ReplyTo, seen: LogPosition, out: &mut impl Output) {
+    fn answer_parts(&mut self, to: ReplyTo, seen: LogPosition, out: &mut impl ShardEffects) {
         let durable = self.durable_position();
         let store = &self.store;
         let Scratch {

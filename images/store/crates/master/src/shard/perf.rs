@@ -7,7 +7,7 @@ use wire::proto::{
 };
 use wire::rpc::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PerfStats};
 
-use crate::output::DriverCounters;
+use crate::effects::DriverCounters;
 use crate::shard::Shard;
 
 /// All times are told in nanoseconds.

@@ -6,7 +6,7 @@ use wire::rpc::ProxyPingRequest;
 use wire::status::Status;
 
 use crate::delay::BUSY;
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::shard::Shard;
 
 impl Shard {
@@ -15,7 +15,7 @@ impl Shard {
         now: Time,
         to: ReplyTo,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let request = ProxyPingRequest::decode(payload)?;
         match self.proxies.ask(now, to, &request) {
@@ -25,8 +25,8 @@ impl Shard {
         Ok(())
     }
 
-    /// A connection that [`Output::connect_server`] began is there.
-    pub fn server_connected(&mut self, connection: u64, out: &mut impl Output) {
+    /// A connection that [`ShardEffects::connect_server`] began is there.
+    pub fn server_connected(&mut self, connection: u64, out: &mut impl ShardEffects) {
         self.proxies.connected(connection, out);
     }
 
@@ -37,13 +37,13 @@ impl Shard {
         connection: u64,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         self.proxies.answered(now, connection, nonce, payload, out);
     }
 
     /// Such a connection is gone, or could not be made.
-    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl Output) {
+    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl ShardEffects) {
         self.proxies.disconnected(connection, out);
     }
 }

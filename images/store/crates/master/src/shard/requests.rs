@@ -16,8 +16,8 @@ use wire::status::Status;
 
 use crate::data::{Access, Action, NotAdmitted, Operation, Outcome, Shown};
 use crate::delay::{BUSY, Delay, NOT_ENLISTED};
+use crate::effects::ShardEffects;
 use crate::membership::ask_about_lease;
-use crate::output::Output;
 use crate::shard::Shard;
 use crate::shard::admin::reply_message;
 use crate::shard::codec::{Request, Shows};
@@ -56,7 +56,7 @@ fn fixed_bytes(opcode: Opcode) -> Option<(usize, usize)> {
 
 impl Shard {
     /// Executes a request and answers it, now or when what the answer shows is durable.
-    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl ShardEffects) {
         let header = match rpc::header(payload) {
             Ok(header) => header,
             Err(status) => return out.reply(to, &[&rpc::status_bytes(status)]),
@@ -121,7 +121,7 @@ impl Shard {
     }
 
     /// Answered at once: it measures the way here and back.
-    fn echo(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    fn echo(&self, to: ReplyTo, payload: &[u8], out: &mut impl ShardEffects) {
         match EchoRequest::decode(payload) {
             Ok(request) => {
                 let fixed = EchoResponse::fixed_bytes(Status::Ok, request.echo_bytes);
@@ -147,7 +147,7 @@ impl Shard {
         to: ReplyTo,
         opcode: Opcode,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Result<(), Status> {
         let Request {
             operation,
@@ -186,7 +186,13 @@ impl Shard {
     }
 
     #[inline]
-    fn answer(&mut self, to: ReplyTo, outcome: &Outcome, shows: Shows, out: &mut impl Output) {
+    fn answer(
+        &mut self,
+        to: ReplyTo,
+        outcome: &Outcome,
+        shows: Shows,
+        out: &mut impl ShardEffects,
+    ) {
         if outcome.status == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
         }
@@ -216,7 +222,7 @@ impl Shard {
     }
 
     /// An RPC that was executed before gets the answer that is recorded.
-    fn answer_again(&mut self, to: ReplyTo, at: Reference, out: &mut impl Output) {
+    fn answer_again(&mut self, to: ReplyTo, at: Reference, out: &mut impl ShardEffects) {
         self.counters.duplicates += 1;
         let record: RpcResult<'_> = self
             .store
@@ -254,7 +260,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn come_again(&mut self, to: ReplyTo, delay: Delay, out: &mut impl Output) {
+    pub(crate) fn come_again(&mut self, to: ReplyTo, delay: Delay, out: &mut impl ShardEffects) {
         self.counters.retries += 1;
         out.reply(to, &[&RetryResponse::to_bytes(delay.min_us, delay.max_us)]);
     }

@@ -2,13 +2,13 @@
 
 use wire::member::Settings;
 
-use crate::output::Output;
+use crate::effects::ShardEffects;
 use crate::reports::MembershipEvent;
 use crate::shard::Shard;
 
 impl Shard {
     /// These are in force from now on; for what they leave open, what the shard was started with.
-    pub(crate) fn use_settings(&mut self, settings: Settings, out: &mut impl Output) {
+    pub(crate) fn use_settings(&mut self, settings: Settings, out: &mut impl ShardEffects) {
         if let Err(why) = settings.check() {
             return out.report(MembershipEvent::ImpossibleSettings(why).into());
         }

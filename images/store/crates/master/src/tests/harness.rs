@@ -54,7 +54,7 @@ pub struct Said {
     pub settings: Option<member::Settings>,
 }
 
-impl Output for Said {
+impl ShardEffects for Said {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.replies.push((to, parts.concat()));
     }

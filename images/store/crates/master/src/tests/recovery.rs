@@ -24,7 +24,7 @@ fn driver() -> Driver {
 }
 
 /// What a backup answers instead of this.
-type Answer<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+type BackupAnswer<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 /// Ten segments with an object each, on two of three backups.
 fn ten_objects() -> Sources {
@@ -194,7 +194,7 @@ fn another_backup_is_read_where_one_does_not_help() {
         driver.now += Duration::from_secs(3);
     });
     let another = Segment::new(2).object(b"a", 9, b"other");
-    let answers: [Answer<'_>; 7] = [
+    let answers: [BackupAnswer<'_>; 7] = [
         &|right| [&right[..5], another.bytes()].concat(),
         &|_| Entries::fixed_bytes(PeerStatus::Missing, 0).to_vec(),
         &|_| Entries::fixed_bytes(PeerStatus::Mismatch, 0).to_vec(),

@@ -11,7 +11,7 @@ use base::time::Time;
 
 use super::backup::ModelBackup;
 use super::store::Store;
-use crate::{BackupInfo, Config, Output, ReplicationEvent, Replicator};
+use crate::{BackupInfo, Config, ReplicationEffects, ReplicationEvent, Replicator};
 use time::Event;
 
 pub const LOG: ServerId = ServerId(1);
@@ -26,7 +26,7 @@ pub struct Wishes {
     reports: Vec<ReplicationEvent>,
 }
 
-impl Output for Wishes {
+impl ReplicationEffects for Wishes {
     fn connect_backup(&mut self, backup: ServerId, _: &str) {
         self.connect.push(backup);
     }

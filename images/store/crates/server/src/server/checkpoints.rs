@@ -8,18 +8,18 @@ use wire::member::{ToCoordinator, shard};
 use wire::peer::Status;
 
 use super::Server;
-use crate::output::Output;
+use crate::effects::ServerEffects;
 
 /// Of a piece that is read: well below what a message may have.
 const MAX_PIECE_BYTES: u32 = 1 << 20;
 
-fn say(kind: shard::Kind, out: &mut impl Output) {
+fn say(kind: shard::Kind, out: &mut impl ServerEffects) {
     out.send_coordinator(ToCoordinator::from(kind));
 }
 
 impl<S: Storage> Server<S> {
     /// The coordinator sends a part of its state.
-    pub(super) fn keep_checkpoint(&mut self, part: KeepCheckpoint, out: &mut impl Output) {
+    pub(super) fn keep_checkpoint(&mut self, part: KeepCheckpoint, out: &mut impl ServerEffects) {
         let number = part.number;
         let mut kept = CheckpointKept {
             number,
@@ -40,7 +40,7 @@ impl<S: Storage> Server<S> {
     fn take_part(
         &mut self,
         part: KeepCheckpoint,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) -> Result<Option<u64>, String> {
         if part.total_bytes > MAX_CHECKPOINT_BYTES {
             return Err(format!(
@@ -74,7 +74,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// A coordinator that makes its store again wants to know what the volume holds; this server is not in the store yet.
-    pub(super) fn read_checkpoint(&mut self, read: ReadCheckpoint, out: &mut impl Output) {
+    pub(super) fn read_checkpoint(&mut self, read: ReadCheckpoint, out: &mut impl ServerEffects) {
         self.checkpoint.asked = Some(read);
         if self.volume != 0 {
             self.use_storage(self.volume, out);
@@ -82,7 +82,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// Says what can be said by now.
-    pub(super) fn tend_checkpoint(&mut self, out: &mut impl Output) {
+    pub(super) fn tend_checkpoint(&mut self, out: &mut impl ServerEffects) {
         if let Some((number, here)) = self.checkpoint.written
             && let Some(backup) = self.stage.backup()
         {

@@ -6,9 +6,9 @@ use base::time::Time;
 use wire::peer::{Data, Entries, Request};
 
 use super::Server;
+use crate::effects::ServerEffects;
 use crate::event::{PeerError, ServerEvent};
 use crate::from_backup::FromBackup;
-use crate::output::Output;
 
 /// Appends of one peer that wait for a sync, at most. A master has 4 MiB under way to a backup, and few appends are shorter than 100 bytes.
 const MAX_WAITING: u32 = 1 << 16;
@@ -19,7 +19,13 @@ const READS_AT_ONCE: usize = 4;
 impl<S: Storage> Server<S> {
     /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
     /// the connection: whoever asks comes again, and after a while.
-    pub fn peer_request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+    pub fn peer_request(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl ServerEffects,
+    ) {
         match (Request::decode(payload), self.stage.backup_mut()) {
             (Ok(Request::MigrateRead(read)), _) => {
                 let answer = self.shard.migrate_read(&read, &mut self.read);
@@ -58,7 +64,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// Answers some of what recovery masters have asked for; when to come again.
-    pub(super) fn answer_reads(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn answer_reads(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
         for _ in 0..READS_AT_ONCE {
             if let Some((to, payload)) = self.reads.pop()
                 && let Some(backup) = self.stage.backup_mut()
@@ -77,7 +83,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// A request whose answer may wait for a sync.
-    fn change<O: Output>(
+    fn change<O: ServerEffects>(
         &mut self,
         to: ReplyTo,
         out: &mut O,
@@ -94,13 +100,13 @@ impl<S: Storage> Server<S> {
         self.report.changed();
     }
 
-    fn refuse_peer(&mut self, connection: u64, error: PeerError, out: &mut impl Output) {
+    fn refuse_peer(&mut self, connection: u64, error: PeerError, out: &mut impl ServerEffects) {
         out.report_server(ServerEvent::PeerClosed(error));
         self.close_peer(connection, out);
     }
 
     /// Lets the backup, if it is there, do something that it may have words about.
-    pub(super) fn with_backup<O: Output, T>(
+    pub(super) fn with_backup<O: ServerEffects, T>(
         &mut self,
         out: &mut O,
         act: impl FnOnce(&mut Backup<S>, &mut FromBackup<'_, O>) -> T,
@@ -116,7 +122,7 @@ impl<S: Storage> Server<S> {
         self.reads.forget(connection);
     }
 
-    fn close_peer(&mut self, connection: u64, out: &mut impl Output) {
+    fn close_peer(&mut self, connection: u64, out: &mut impl ServerEffects) {
         self.peer_closed(connection);
         out.close_peer(connection);
     }
@@ -127,7 +133,7 @@ impl<S: Storage> Server<S> {
         now: Time,
         scope: backup::Scope,
         result: Result<(), backup::StorageError>,
-        out: &mut impl Output,
+        out: &mut impl ServerEffects,
     ) {
         self.with_backup(out, |backup, out| backup.synced(now, scope, result, out));
         self.report.changed();

@@ -4,13 +4,13 @@ use backup::{Backup, OpenError, Storage};
 use base::time::Time;
 
 use super::Server;
+use crate::effects::ServerEffects;
 use crate::end::End;
-use crate::output::Output;
 use crate::stage::Stage;
 
 impl<S: Storage> Server<S> {
     /// The server is in this cluster.
-    pub(super) fn use_storage(&mut self, wanted: u64, out: &mut impl Output) {
+    pub(super) fn use_storage(&mut self, wanted: u64, out: &mut impl ServerEffects) {
         if let Some(found) = self.stage.cluster_id() {
             if found != wanted {
                 self.end(End::Storage(OpenError::OtherCluster { found, wanted }));
@@ -23,7 +23,7 @@ impl<S: Storage> Server<S> {
         }
     }
 
-    /// What [`Output::open_backup`] has come to.
+    /// What [`ServerEffects::open_backup`] has come to.
     pub fn backup_opened(&mut self, now: Time, opened: Result<Backup<S>, OpenError>) {
         assert!(
             matches!(self.stage, Stage::Opening { .. }),

@@ -10,7 +10,7 @@ use master::{Channel, Identity, Session, ShardEvent};
 use wire::member::{self, ToCoordinator, ToShard, coordinator, shard};
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 
-use crate::{BackupConfig, Config, Output, Server, ServerEvent};
+use crate::{BackupConfig, Config, Server, ServerEffects, ServerEvent};
 
 pub const CLUSTER: u64 = 77;
 pub const OWN: ServerId = ServerId(1 << 32 | 1);
@@ -31,7 +31,7 @@ pub struct Said {
     pub to_backups: Vec<(ServerId, u64, Vec<u8>)>,
 }
 
-impl master::Output for Said {
+impl master::ShardEffects for Said {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.replies.push((to, parts.concat()));
     }
@@ -49,7 +49,7 @@ impl master::Output for Said {
     }
 }
 
-impl Output for Said {
+impl ServerEffects for Said {
     fn open_backup(&mut self, config: backup::Config) {
         let before = self.to_open.replace(config);
         assert_eq!(before, None, "opened once");

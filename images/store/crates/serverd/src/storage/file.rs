@@ -14,19 +14,19 @@ use super::worker::Worker;
 use super::{Event, Reporter};
 
 /// A file or device that this process has to itself, as long as it lives.
-pub struct Place {
+pub struct BackupFile {
     file: File,
     path: PathBuf,
     /// Of a device; `None` for a file.
     device_bytes: Option<u64>,
 }
 
-impl Place {
+impl BackupFile {
     /// Opens `path`, a file (made if it is not there) or a block device, and locks it. Nothing in it is changed.
     ///
     /// # Errors
     /// It cannot be used, for instance because another process does; the text says what to do.
-    pub fn open(path: &Path) -> Result<Place, String> {
+    pub fn open(path: &Path) -> Result<BackupFile, String> {
         let failed = |what: &str| format!("-f {}: {what}", path.display());
         let is_device = match path.metadata() {
             Ok(found) => is_device(found.file_type()).map_err(|what| failed(&what))?,
@@ -62,7 +62,7 @@ impl Place {
             ),
             false => None,
         };
-        Ok(Place {
+        Ok(BackupFile {
             file,
             path: path.to_owned(),
             device_bytes,
@@ -216,7 +216,7 @@ struct Newest {
     bytes: Vec<u8>,
 }
 
-/// See [`Place`].
+/// See [`BackupFile`].
 pub struct FileStorage {
     file: Arc<File>,
     path: Arc<Path>,

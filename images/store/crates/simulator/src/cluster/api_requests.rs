@@ -1,7 +1,7 @@
 //! What becomes of requests of coordinators to the API server.
 
 use coordinator::state::objects::testing::Change;
-use coordinator::state::objects::{Answer, Request, RequestId};
+use coordinator::state::objects::{ObjectResponse, Request, RequestId};
 
 use crate::cluster::{COORDINATOR, Cluster};
 use crate::event::Event;
@@ -51,7 +51,7 @@ impl Cluster {
             1 => Some(random.between(0, timeout)),
             _ => Some(timeout + random.between(0, 20 * SECOND)),
         };
-        let answer = Box::new(Answer::Failed("no answer in time".to_owned()));
+        let answer = Box::new(ObjectResponse::Failed("no answer in time".to_owned()));
         let event = Event::ApiAnswer {
             process,
             incarnation,
@@ -90,7 +90,7 @@ impl Cluster {
         }
         let (answer, change) = api.server.execute(request, staleness);
         match (&answer, change) {
-            (Answer::Conflict, _) => self.coverage.hit("conflicts at the API server"),
+            (ObjectResponse::Conflict, _) => self.coverage.hit("conflicts at the API server"),
             (_, Change::Root) if !is_alive => {
                 self.coverage
                     .hit("roots written after their leader was gone");
@@ -119,7 +119,13 @@ impl Cluster {
         }
     }
 
-    pub fn api_answer(&mut self, process: usize, incarnation: u64, id: RequestId, answer: Answer) {
+    pub fn api_answer(
+        &mut self,
+        process: usize,
+        incarnation: u64,
+        id: RequestId,
+        answer: ObjectResponse,
+    ) {
         if self.coordinators[process].incarnation == incarnation {
             self.with_leader(process, |leader, now| leader.answered(now, id, answer));
         }

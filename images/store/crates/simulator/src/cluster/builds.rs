@@ -13,7 +13,7 @@ pub struct Builds {
 
 /// Somebody who runs a build.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum BuildHost {
     Server(usize),
     Coordinator(usize),
 }

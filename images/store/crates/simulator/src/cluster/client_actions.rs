@@ -1,6 +1,6 @@
 //! What clients have their drivers do, and what their operations are for.
 
-use client_core::{Error, OperationId, Outcome, Output, Owned};
+use client_core::{ClientEffects, Error, OperationId, Outcome, Owned};
 
 use crate::cluster::scan::Scan;
 
@@ -17,7 +17,7 @@ pub enum NetworkAction {
     Close(u64),
 }
 
-impl Output for ClientActions {
+impl ClientEffects for ClientActions {
     fn connect(&mut self, session: u64, locator: &str) {
         self.network
             .push(NetworkAction::Connect(session, locator.to_owned()));

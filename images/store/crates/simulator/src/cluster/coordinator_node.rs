@@ -7,7 +7,7 @@ use crate::cluster::election::Election;
 use crate::oracles::boundaries::Answered;
 use base::ids::ReplyTo;
 use coordinator::leader::Leader;
-use coordinator::{Coordinator, CoordinatorEvent, Output};
+use coordinator::{Coordinator, CoordinatorEffects, CoordinatorEvent};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use transport::session::Sessions;
@@ -25,7 +25,7 @@ pub enum CoordinatorAction {
 #[derive(Default)]
 pub struct CoordinatorActions(pub Vec<CoordinatorAction>);
 
-impl Output for CoordinatorActions {
+impl CoordinatorEffects for CoordinatorActions {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
         self.0.push(CoordinatorAction::Reply(to, payload.to_vec()));
     }

@@ -6,26 +6,26 @@ use wire::format::Formats;
 use wire::member::ToShard;
 use wire::member::coordinator::Kind;
 
-use crate::cluster::builds::Place;
+use crate::cluster::builds::BuildHost;
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{Cluster, host_name, server_host};
 
 impl Cluster {
-    pub fn build_at(&self, place: Place) -> Formats {
+    pub fn build_at(&self, place: BuildHost) -> Formats {
         match place {
-            Place::Server(server) => self.servers[server].installed,
-            Place::Coordinator(process) => self.coordinators[process].installed,
+            BuildHost::Server(server) => self.servers[server].installed,
+            BuildHost::Coordinator(process) => self.coordinators[process].installed,
         }
     }
 
     /// The next process there is of this build.
-    pub fn install(&mut self, place: Place, formats: Formats) {
+    pub fn install(&mut self, place: BuildHost, formats: Formats) {
         let host = match place {
-            Place::Server(server) => {
+            BuildHost::Server(server) => {
                 self.servers[server].installed = formats;
                 server_host(server)
             }
-            Place::Coordinator(process) => {
+            BuildHost::Coordinator(process) => {
                 self.coordinators[process].installed = formats;
                 coordinator_host(process)
             }
@@ -85,14 +85,14 @@ impl Cluster {
     /// A server of a build that the store has left behind was not let in: somebody starts the right one.
     pub fn server_is_too_old(&mut self, server: usize) {
         self.coverage.hit("servers of an old build refused");
-        self.install(Place::Server(server), Formats::NEXT);
+        self.install(BuildHost::Server(server), Formats::NEXT);
         self.crash_server(server);
     }
 
     /// Likewise a coordinator.
     pub fn coordinator_is_too_old(&mut self, process: usize) {
         self.coverage.hit("coordinators of an old build refused");
-        self.install(Place::Coordinator(process), Formats::NEXT);
+        self.install(BuildHost::Coordinator(process), Formats::NEXT);
     }
 
     /// Whether these seeds have several builds at all.

@@ -2,7 +2,7 @@
 
 use base::ids::ReplyTo;
 use base::time::Time;
-use coordinator::leader::{Leader, News, Output};
+use coordinator::leader::{Leader, LeaderEffect, News};
 use coordinator::state::objects::Ending;
 use coordinator::{Coordinator, Finalize, FinalizeError};
 use wire::member::coordinator::Kind;
@@ -124,13 +124,13 @@ impl Cluster {
         let next = leader.tick(now);
         let incarnation = self.coordinators[process].incarnation;
         while self.coordinators[process].incarnation == incarnation
-            && let Some(output) = self.leader_mut(process).and_then(Leader::take_output)
+            && let Some(effect) = self.leader_mut(process).and_then(Leader::take_effect)
         {
             if self.dies_now(process) {
                 self.coverage.hit("leaders that died between two words");
                 return self.crash_coordinator(process);
             }
-            self.leader_says(process, output);
+            self.leader_says(process, effect);
         }
         self.note_rebuilt(process);
         self.note_new_tables(process);
@@ -163,10 +163,12 @@ impl Cluster {
         dies
     }
 
-    fn leader_says(&mut self, process: usize, output: Output<Answered>) {
-        match output {
-            Output::State(News::Request(id, request)) => self.api_request(process, id, request),
-            Output::State(News::Leads { .. }) => {
+    fn leader_says(&mut self, process: usize, effect: LeaderEffect<Answered>) {
+        match effect {
+            LeaderEffect::State(News::Request(id, request)) => {
+                self.api_request(process, id, request)
+            }
+            LeaderEffect::State(News::Leads { .. }) => {
                 self.coverage.hit("leaders");
                 self.note_found(process);
                 if let Some(node) = &mut self.coordinators[process].node {
@@ -175,30 +177,32 @@ impl Cluster {
                 self.note_fault(coordinator_host(process), "leads", 0);
                 self.publish(process);
             }
-            Output::Reply(to, payload) => {
+            LeaderEffect::Reply(to, payload) => {
                 self.carry_out(process, CoordinatorAction::Reply(to, payload));
             }
-            Output::SendMember(connection, message) => {
+            LeaderEffect::SendMember(connection, message) => {
                 self.hold_time(&message);
                 self.carry_out(process, CoordinatorAction::SendMember(connection, message));
             }
-            Output::CloseMember(connection) => {
+            LeaderEffect::CloseMember(connection) => {
                 self.carry_out(process, CoordinatorAction::CloseMember(connection));
             }
-            Output::Report(event) => self.carry_out(process, CoordinatorAction::Report(event)),
-            Output::Deferred(split) => self.boundaries.answered(split),
-            Output::EndProcess => {}
-            Output::State(News::Ended(Ending::Deposed, _)) => {
+            LeaderEffect::Report(event) => {
+                self.carry_out(process, CoordinatorAction::Report(event))
+            }
+            LeaderEffect::Deferred(split) => self.boundaries.answered(split),
+            LeaderEffect::EndProcess => {}
+            LeaderEffect::State(News::Ended(Ending::Deposed, _)) => {
                 self.coverage.hit("leaders deposed by the root");
                 self.stand_by(process);
             }
-            Output::State(News::Ended(Ending::NewerFormat, _)) if self.has_builds() => {
+            LeaderEffect::State(News::Ended(Ending::NewerFormat, _)) if self.has_builds() => {
                 self.coordinator_is_too_old(process);
                 self.stand_by(process);
             }
-            Output::State(News::Ended(ending, text))
+            LeaderEffect::State(News::Ended(ending, text))
                 if self.older_state_is_noticed(process, ending, &text) => {}
-            Output::State(News::Ended(ending, text)) => {
+            LeaderEffect::State(News::Ended(ending, text)) => {
                 let name = host_name(coordinator_host(process));
                 self.fail(format!("{name} ended with {ending:?}: {text}"));
             }

@@ -4,7 +4,7 @@ use backup::testing::MemoryStorage;
 use backup::{Backup, Scope};
 use base::ids::{ReplyTo, ServerId};
 use master::Channel;
-use server::links::{Dial, Link};
+use server::links::{ConnectionRole, Dial};
 use transport::rpc::RpcReader;
 use wire::peer::{Answer, Request, Status};
 
@@ -201,7 +201,7 @@ impl Cluster {
             });
         }
         match node.links.get(connection) {
-            Some(Link::Backup(channel, backup)) => {
+            Some(ConnectionRole::Backup(channel, backup)) => {
                 self.with_links(server, shard, |links, now, _| {
                     links.backup_opened(now, connection, channel, backup);
                 });
@@ -210,7 +210,7 @@ impl Cluster {
                     node.core.backup_connected(now, channel, backup, out);
                 });
             }
-            Some(Link::Trial(channel, backup)) => {
+            Some(ConnectionRole::Trial(channel, backup)) => {
                 let is_wanted = self.with_links(server, shard, |links, now, dialer| {
                     links.faster_opened(now, connection, channel, backup, dialer)
                 });
@@ -222,7 +222,7 @@ impl Cluster {
                     });
                 }
             }
-            Some(Link::Server | Link::Peer) | None => {}
+            Some(ConnectionRole::Server | ConnectionRole::Peer) | None => {}
         }
     }
 
@@ -250,7 +250,7 @@ impl Cluster {
             });
         }
         let known = node.links.get(connection);
-        if let Some(link @ (Link::Backup(..) | Link::Trial(..))) = known
+        if let Some(link @ (ConnectionRole::Backup(..) | ConnectionRole::Trial(..))) = known
             && self.with_links(server, shard, |links, now, dialer| {
                 links.try_next(now, connection, link, dialer)
             })
@@ -260,22 +260,22 @@ impl Cluster {
         }
         let link = self.servers[server].shards[shard].links.remove(connection);
         match link {
-            Some(Link::Backup(channel, backup)) => {
+            Some(ConnectionRole::Backup(channel, backup)) => {
                 self.with_shard(server, shard, |node, now, out| {
                     node.core.backup_disconnected(now, channel, backup, out);
                 });
             }
-            Some(Link::Trial(channel, backup)) => {
+            Some(ConnectionRole::Trial(channel, backup)) => {
                 self.with_shard(server, shard, |node, now, _| {
                     node.links.faster_failed(now, channel, backup);
                 });
             }
-            Some(Link::Peer) => {
+            Some(ConnectionRole::Peer) => {
                 self.with_shard(server, shard, |node, _, _| {
                     node.core.peer_closed(connection);
                 });
             }
-            Some(Link::Server) | None => {}
+            Some(ConnectionRole::Server) | None => {}
         }
     }
 
@@ -289,7 +289,7 @@ impl Cluster {
         let link = node.links.get(connection);
         self.with_shard(server, shard, |node, now, out| match (to_server, link) {
             (Some(number), _) => node.core.server_answered(now, number, nonce, payload, out),
-            (None, Some(Link::Backup(channel, backup))) => {
+            (None, Some(ConnectionRole::Backup(channel, backup))) => {
                 node.core
                     .backup_answer(now, channel, backup, nonce, payload, out);
             }

@@ -8,7 +8,7 @@ use base::ids::ReplyTo;
 use base::time::Time;
 use fast::Reason;
 use fast::packet::{Glimpse, glimpse};
-use server::links::{Dial, Link, Links};
+use server::links::{ConnectionRole, Dial, Links};
 use transport::rpc::RpcReader;
 use wire::locator::Locator;
 
@@ -384,7 +384,7 @@ impl Cluster {
             && is_ordered
         {
             let node = &mut self.servers[server].shards[shard];
-            node.links.add(connection, Link::Peer);
+            node.links.add(connection, ConnectionRole::Peer);
             if let Some(ports) = &mut node.ports {
                 ports.handed_over.opened_in_order(connection);
             }
@@ -414,14 +414,14 @@ impl Cluster {
         };
         let node = &mut self.servers[server].shards[shard];
         let link = node.links.get(to.connection);
-        if let (None | Some(Link::Peer), Some(ports)) = (link, &mut node.ports)
+        if let (None | Some(ConnectionRole::Peer), Some(ports)) = (link, &mut node.ports)
             && let Err(text) = ports.handed_over.add(to.connection, to.nonce)
         {
             return self.fail(text);
         }
         match link {
             None => self.shard_request(server, shard, to, payload),
-            Some(Link::Peer) => self.peer_request(server, shard, to, payload),
+            Some(ConnectionRole::Peer) => self.peer_request(server, shard, to, payload),
             Some(_) => self.target_answers(server, shard, to, payload),
         }
     }

@@ -118,7 +118,7 @@ impl ShardActions {
     }
 }
 
-impl master::Output for ShardActions {
+impl master::ShardEffects for ShardActions {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.replies.push((to, parts.concat()));
     }
@@ -178,7 +178,7 @@ impl master::Output for ShardActions {
     }
 }
 
-impl server::Output for ShardActions {
+impl server::ServerEffects for ShardActions {
     fn open_backup(&mut self, config: backup::Config) {
         self.opens = Some(config);
     }
@@ -194,7 +194,7 @@ impl server::Output for ShardActions {
 }
 
 /// The connection of a shard to the coordinator.
-pub struct Link {
+pub struct MemberConnection {
     pub connection: u64,
     pub reader: MemberReader,
     pub is_open: bool,
@@ -204,7 +204,7 @@ pub struct Link {
 
 pub struct ShardNode {
     pub core: Server<MemoryStorage>,
-    pub link: Option<Link>,
+    pub link: Option<MemberConnection>,
     /// With the coordinator, over one link after another.
     pub session: ShardSession,
     /// Of the coordinator that has welcomed it last.

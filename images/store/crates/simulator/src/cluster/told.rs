@@ -2,7 +2,7 @@
 //! buffered.
 
 use backup::testing::{Faults, MemoryStorage};
-use backup::{Backup, BackupEvent, Durability, Inventory, Output, ReplicaInfo, State};
+use backup::{Backup, BackupEffects, BackupEvent, Durability, Inventory, ReplicaInfo, State};
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::member::{LogInventory, ReplicaFound};
@@ -12,7 +12,7 @@ use wire::peer::{Answer, SERVING_PROMISE};
 #[derive(Default)]
 struct Said(Vec<ReplicaInfo>);
 
-impl Output for Said {
+impl BackupEffects for Said {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
     fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {

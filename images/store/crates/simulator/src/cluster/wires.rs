@@ -6,7 +6,7 @@ use transport::rpc::RpcReader;
 use transport::{StreamReader, member, rpc};
 
 use crate::cluster::leaders::Heard;
-use crate::cluster::server::{FIRST_PEER_PORT, FIRST_PORT, Link};
+use crate::cluster::server::{FIRST_PEER_PORT, FIRST_PORT, MemberConnection};
 use crate::cluster::{Cluster, host_name, server_host};
 use crate::event::{Event, Party};
 use crate::net::network::{Host, NetworkEvent, Packet};
@@ -252,7 +252,7 @@ impl Cluster {
         }
         let address = self.coordinator_address();
         let connection = self.network.connect(self.now, host, address, MEMBER_PORT);
-        self.servers[server].shards[shard].link = Some(Link {
+        self.servers[server].shards[shard].link = Some(MemberConnection {
             connection,
             reader: MemberReader::default(),
             is_open: false,

@@ -4,7 +4,7 @@ use coordinator::{Finalize, FinalizeError};
 use wire::format::Formats;
 
 use crate::cluster::Cluster;
-use crate::cluster::builds::Place;
+use crate::cluster::builds::BuildHost;
 use crate::cluster::coordinator_node::Core;
 use crate::cluster::leaders::Heard;
 use crate::event::Turn;
@@ -90,10 +90,10 @@ impl Upgrades {
     /// Brings one process to the build that is wanted; by mistake also when the store has left that behind.
     fn roll(&mut self, cluster: &mut Cluster) {
         let goal = self.goal;
-        let servers = (0..cluster.servers.len()).map(Place::Server);
-        let coordinators = (0..cluster.coordinators.len()).map(Place::Coordinator);
+        let servers = (0..cluster.servers.len()).map(BuildHost::Server);
+        let coordinators = (0..cluster.coordinators.len()).map(BuildHost::Coordinator);
         // There are fewer coordinators, and much depends on them.
-        let others: Vec<Place> = servers
+        let others: Vec<BuildHost> = servers
             .chain(coordinators.clone())
             .chain(coordinators)
             .filter(|place| cluster.build_at(*place) != goal)
@@ -108,8 +108,8 @@ impl Upgrades {
             false => "processes taken back",
         });
         match place {
-            Place::Server(server) => cluster.crash_server(server),
-            Place::Coordinator(process) => cluster.crash_coordinator(process),
+            BuildHost::Server(server) => cluster.crash_server(server),
+            BuildHost::Coordinator(process) => cluster.crash_coordinator(process),
         }
     }
 }

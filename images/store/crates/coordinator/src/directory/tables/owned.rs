@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const NOBODY: u32 = 0;
 
 /// A tablet: its table's id, and its first key hash.
-pub(super) type Place = (u64, u64);
+pub(super) type TabletKey = (u64, u64);
 
 /// Tablets by owner. Those of nobody are not listed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Owned(BTreeMap<u32, BTreeSet<Place>>);
+pub(super) struct Owned(BTreeMap<u32, BTreeSet<TabletKey>>);
 
 impl Owned {
     pub fn count(&self, owner: u32) -> u64 {
@@ -23,22 +23,22 @@ impl Owned {
     }
 
     /// Tablets of all these owners, in order.
-    pub fn of(&self, owners: &BTreeSet<u32>) -> Vec<Place> {
+    pub fn of(&self, owners: &BTreeSet<u32>) -> Vec<TabletKey> {
         let owned = owners.iter().filter_map(|owner| self.0.get(owner));
-        let mut places: Vec<Place> = owned.flatten().copied().collect();
+        let mut places: Vec<TabletKey> = owned.flatten().copied().collect();
         if owners.len() > 1 {
             places.sort_unstable();
         }
         places
     }
 
-    pub fn add(&mut self, owner: u32, place: Place) {
+    pub fn add(&mut self, owner: u32, place: TabletKey) {
         if owner != NOBODY {
             self.0.entry(owner).or_default().insert(place);
         }
     }
 
-    pub fn remove(&mut self, owner: u32, place: Place) {
+    pub fn remove(&mut self, owner: u32, place: TabletKey) {
         if let Some(places) = self.0.get_mut(&owner) {
             places.remove(&place);
             if places.is_empty() {

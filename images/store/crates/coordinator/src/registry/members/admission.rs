@@ -8,7 +8,7 @@ use wire::format::Formats;
 use wire::locator;
 use wire::member::Hello;
 
-use super::server::{Link, Server};
+use super::server::{MemberSession, Server};
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process};
 use crate::reports::Refusal;
 
@@ -34,7 +34,7 @@ pub struct Admission {
     pub index: u32,
     pub death: Option<Death>,
     /// An older connection of the same shard, which this one puts an end to.
-    pub replaced: Option<Link>,
+    pub replaced: Option<MemberSession>,
 }
 
 /// Why a shard was not let in.
@@ -70,7 +70,7 @@ impl Members {
         let member = self.members.get(&hello.member);
         let member = member.expect("it was settled");
         let index = member.servers[hello.shard_index as usize];
-        let link = Link {
+        let link = MemberSession {
             is_interrupted: false,
             connection,
             last_heard: now,

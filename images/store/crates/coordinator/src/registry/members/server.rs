@@ -16,7 +16,7 @@ pub struct Server {
     pub(super) shard_index: u32,
     /// For clients; empty until this incarnation has said hello.
     pub locator: String,
-    pub link: Option<Link>,
+    pub link: Option<MemberSession>,
     /// Where its backup listens for masters; empty if it has none.
     pub backup_locator: String,
     /// Where it listens for other servers if it has no backup; empty if its build is older.
@@ -89,7 +89,7 @@ impl Server {
         link.or(self.last_link_heard)
     }
 
-    pub(super) fn disconnect(&mut self) -> Option<Link> {
+    pub(super) fn disconnect(&mut self) -> Option<MemberSession> {
         self.last_link_heard = self.last_heard();
         self.link.take()
     }
@@ -111,7 +111,7 @@ impl Server {
 
 /// The session of a shard.
 #[derive(Debug)]
-pub struct Link {
+pub struct MemberSession {
     /// The first of the session.
     pub connection: u64,
     /// The connection is gone; the session may go on with another one.
@@ -128,7 +128,7 @@ pub struct Link {
     pub unanswered: BTreeMap<u64, u64>,
 }
 
-impl Link {
+impl MemberSession {
     /// A sequence number for the next message.
     pub fn sequence(&mut self) -> u64 {
         self.next_sequence += 1;

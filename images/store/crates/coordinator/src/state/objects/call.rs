@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use base::time::Time;
 
-use super::{Answer, Output, Request, RequestId, Trouble};
+use super::{KeeperEffect, ObjectResponse, Request, RequestId, Trouble};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
@@ -14,22 +14,22 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Outbox {
     last_id: RequestId,
-    outputs: VecDeque<Output>,
+    effects: VecDeque<KeeperEffect>,
 }
 
 impl Outbox {
     pub fn request(&mut self, request: Request) -> RequestId {
         self.last_id += 1;
-        self.push(Output::Request(self.last_id, request));
+        self.push(KeeperEffect::Request(self.last_id, request));
         self.last_id
     }
 
-    pub fn push(&mut self, output: Output) {
-        self.outputs.push_back(output);
+    pub fn push(&mut self, effect: KeeperEffect) {
+        self.effects.push_back(effect);
     }
 
-    pub fn pop(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+    pub fn pop(&mut self) -> Option<KeeperEffect> {
+        self.effects.pop_front()
     }
 }
 
@@ -119,12 +119,12 @@ impl Call {
 }
 
 /// Why an answer that is of no use is of none.
-pub fn unexpected(answer: &Answer) -> String {
+pub fn unexpected(answer: &ObjectResponse) -> String {
     match answer {
-        Answer::Failed(why) => why.clone(),
-        Answer::NotFound => "it is not there".to_owned(),
-        Answer::Conflict => "it is there already, or has changed".to_owned(),
-        Answer::Found(..) | Answer::Done(_) | Answer::Listed(_) => {
+        ObjectResponse::Failed(why) => why.clone(),
+        ObjectResponse::NotFound => "it is not there".to_owned(),
+        ObjectResponse::Conflict => "it is there already, or has changed".to_owned(),
+        ObjectResponse::Found(..) | ObjectResponse::Done(_) | ObjectResponse::Listed(_) => {
             "the driver gave the answer to another kind of request".to_owned()
         }
     }

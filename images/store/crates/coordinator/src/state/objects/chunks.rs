@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::{self, ChunkId, ChunkRef, Run};
-use super::{Answer, Name, Request, RequestId};
+use super::{Name, ObjectResponse, Request, RequestId};
 use crate::state::{Changes, Pair};
 
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -184,7 +184,7 @@ impl Writing {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: &Answer,
+        answer: &ObjectResponse,
     ) -> Option<Result<(), String>> {
         if !self.call.takes(id) {
             return None;
@@ -193,20 +193,22 @@ impl Writing {
             return Some(Ok(()));
         };
         match (chunk.compare, answer) {
-            (false, Answer::Done(_)) => self.created(now),
-            (false, Answer::Conflict) => {
+            (false, ObjectResponse::Done(_)) => self.created(now),
+            (false, ObjectResponse::Conflict) => {
                 chunk.compare = true;
                 self.call.hurry(now);
             }
-            (true, Answer::Found(_, bytes)) if bytes[..] == chunk.bytes[..] => self.created(now),
-            (true, Answer::Found(..)) => {
+            (true, ObjectResponse::Found(_, bytes)) if bytes[..] == chunk.bytes[..] => {
+                self.created(now)
+            }
+            (true, ObjectResponse::Found(..)) => {
                 return Some(Err(format!(
                     "{} was written by somebody else under this leadership's name: see who else writes into this store's objects",
                     chunk.reference.id
                 )));
             }
             (_, answer) => {
-                chunk.compare &= !matches!(answer, Answer::NotFound);
+                chunk.compare &= !matches!(answer, ObjectResponse::NotFound);
                 self.call.fail(now, unexpected(answer));
             }
         }

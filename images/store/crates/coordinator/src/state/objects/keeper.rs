@@ -9,11 +9,12 @@ use super::load::{self, Load};
 use super::look::{Look, Seen};
 use super::takeover::{self, Takeover, rolled_back};
 use super::{
-    Answer, Batch, Ending, Leadership, Output, Position, RequestId, Settings, Trouble, Version,
+    Batch, Ending, KeeperEffect, Leadership, ObjectResponse, Position, RequestId, Settings,
+    Trouble, Version,
 };
 use crate::state::{Changes, Pair};
 
-/// The state machine: after each event, take all outputs. At most one write of the root is under way at any time; commits that
+/// The state machine: after each event, take all effects. At most one write of the root is under way at any time; commits that
 /// come meanwhile are in the next one together. It holds all pairs, beside whoever works with them.
 #[derive(Debug)]
 pub struct Keeper {
@@ -62,7 +63,7 @@ impl Keeper {
         }
     }
 
-    /// After [`Output::Empty`]: begins this store, at a position of this leadership that came of `past`.
+    /// After [`KeeperEffect::Empty`]: begins this store, at a position of this leadership that came of `past`.
     pub fn seed(&mut self, now: Time, cluster_id: u64, position: Position, past: Vec<Leadership>) {
         if let Phase::Takeover(takeover) = &mut self.phase {
             takeover.seed(now, cluster_id, position, past, &self.settings);
@@ -76,7 +77,7 @@ impl Keeper {
     }
 
     /// What came of a request. An answer that was not asked for is ignored.
-    pub fn answered(&mut self, now: Time, id: RequestId, answer: Answer) {
+    pub fn answered(&mut self, now: Time, id: RequestId, answer: ObjectResponse) {
         let result = match self.answer_doubt(now, id, &answer) {
             Some(result) => result,
             None => self.answer_phase(now, id, &answer),
@@ -87,11 +88,11 @@ impl Keeper {
         self.poll(now);
     }
 
-    /// Changes that are to be durable together, after those of all calls before. Its number comes as [`Output::Committed`], or a
+    /// Changes that are to be durable together, after those of all calls before. Its number comes as [`KeeperEffect::Committed`], or a
     /// higher one; of no changes, it is the number of the commit before. Once the leadership is over it never comes.
     ///
     /// # Panics
-    /// [`Output::Loaded`] has not come out yet.
+    /// [`KeeperEffect::Loaded`] has not come out yet.
     pub fn commit(&mut self, now: Time, changes: Changes) -> u64 {
         let number = match &mut self.phase {
             Phase::Lead(lead) => lead.commit(Batch::from(changes)),
@@ -134,7 +135,7 @@ impl Keeper {
     }
 
     /// What comes next; `None`: nothing until the next event.
-    pub fn take_output(&mut self) -> Option<Output> {
+    pub fn take_effect(&mut self) -> Option<KeeperEffect> {
         self.out.pop()
     }
 
@@ -204,7 +205,7 @@ impl Keeper {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: &Answer,
+        answer: &ObjectResponse,
     ) -> Option<Result<(), End>> {
         let doubt = self.doubt.as_mut()?;
         Some(match doubt.look.answered(now, id, answer)? {
@@ -214,7 +215,12 @@ impl Keeper {
         })
     }
 
-    fn answer_phase(&mut self, now: Time, id: RequestId, answer: &Answer) -> Result<(), End> {
+    fn answer_phase(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: &ObjectResponse,
+    ) -> Result<(), End> {
         match &mut self.phase {
             Phase::New | Phase::Ended => Ok(()),
             Phase::Takeover(takeover) => {
@@ -230,7 +236,7 @@ impl Keeper {
                         self.lead_if_loaded(now)
                     }
                     Some(takeover::Progress::Empty) => {
-                        self.out.push(Output::Empty);
+                        self.out.push(KeeperEffect::Empty);
                         Ok(())
                     }
                     Some(takeover::Progress::Ended(ending, text)) => Err((ending, text)),
@@ -260,7 +266,7 @@ impl Keeper {
         let pairs = load
             .pairs(&root)
             .map_err(|text| (Ending::Unreadable, text))?;
-        self.out.push(Output::Loaded {
+        self.out.push(KeeperEffect::Loaded {
             cluster_id: root.cluster_id,
             pairs: pairs
                 .iter()
@@ -278,6 +284,6 @@ impl Keeper {
     fn end(&mut self, ending: Ending, text: String) {
         self.phase = Phase::Ended;
         self.doubt = None;
-        self.out.push(Output::Ended(ending, text));
+        self.out.push(KeeperEffect::Ended(ending, text));
     }
 }

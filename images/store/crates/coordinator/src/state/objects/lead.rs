@@ -12,7 +12,7 @@ use super::standing::Standing;
 use super::swap::{Swap, Verdict};
 use super::sweep::{self, Sweep};
 use super::takeover::{deposed, gone, rolled_back};
-use super::{Answer, Batch, Ending, Output, RequestId, Trouble, Tuning, Version};
+use super::{Batch, Ending, KeeperEffect, ObjectResponse, RequestId, Trouble, Tuning, Version};
 
 /// A leadership under way.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl Lead {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: &Answer,
+        answer: &ObjectResponse,
         out: &mut Outbox,
     ) -> Result<(), End> {
         let swap = self.swap.as_mut().map(|commit| &mut commit.swap);
@@ -280,7 +280,7 @@ impl Lead {
         commit.batch.apply_to(&mut self.pairs);
         if commit.commits_to > self.committed {
             self.committed = commit.commits_to;
-            out.push(Output::Committed(self.committed));
+            out.push(KeeperEffect::Committed(self.committed));
         }
         if commit.drops_chunks {
             self.sweep.expect_soon(now);

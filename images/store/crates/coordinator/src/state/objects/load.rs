@@ -8,7 +8,7 @@ use prost::Message;
 use super::call::{Call, Outbox, unexpected};
 use super::chunks::Pairs;
 use super::format::{self, ChunkRef, Root};
-use super::{Answer, Batch, Ending, Name, Request, RequestId};
+use super::{Batch, Ending, Name, ObjectResponse, Request, RequestId};
 use crate::state::Changes;
 
 /// Chunks on their way here.
@@ -73,18 +73,23 @@ impl Load {
     }
 
     /// `None`: the answer is to something else.
-    pub fn answered(&mut self, now: Time, id: RequestId, answer: &Answer) -> Option<Progress> {
+    pub fn answered(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: &ObjectResponse,
+    ) -> Option<Progress> {
         let at = self.under_way.remove(&id)?;
         let chunk = &self.chunks[at];
         match answer {
-            Answer::Found(_, bytes) => {
+            ObjectResponse::Found(_, bytes) => {
                 match format::decode_chunk(self.cluster_id, chunk, bytes) {
                     Ok(payload) => self.payloads[at] = payload.to_vec(),
                     Err(text) => return Some(Progress::Missing(Ending::Unreadable, text)),
                 }
                 self.call.succeed(now);
             }
-            Answer::NotFound => {
+            ObjectResponse::NotFound => {
                 let text = format!(
                     "the root names {}, which is not there: put all objects of one backup in their place",
                     chunk.id

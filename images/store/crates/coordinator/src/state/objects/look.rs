@@ -6,7 +6,7 @@ use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
 use super::standing::Standing;
 use super::takeover::{deposed, gone, rolled_back};
-use super::{Answer, Ending, Name, Position, Request, RequestId};
+use super::{Ending, Name, ObjectResponse, Position, Request, RequestId};
 
 /// One look.
 #[derive(Debug)]
@@ -45,11 +45,11 @@ impl Look {
     }
 
     /// `None`: the answer is to something else.
-    pub fn answered(&mut self, now: Time, id: RequestId, answer: &Answer) -> Option<Seen> {
+    pub fn answered(&mut self, now: Time, id: RequestId, answer: &ObjectResponse) -> Option<Seen> {
         let known = self.known.filter(|_| self.call.takes(id))?;
         let bytes = match answer {
-            Answer::Found(_, bytes) => bytes,
-            Answer::NotFound => return Some(Seen::Ended(Ending::Incomplete, gone())),
+            ObjectResponse::Found(_, bytes) => bytes,
+            ObjectResponse::NotFound => return Some(Seen::Ended(Ending::Incomplete, gone())),
             answer => {
                 self.call.fail(now, unexpected(answer));
                 return Some(Seen::Open);

@@ -1,7 +1,7 @@
 //! The pairs in named, versioned objects of an API server: one root, and immutable chunks that it names.
 //!
 //! [`Keeper`] is one leadership's state machine, without I/O. A driver hands in what happened, carries out the [`Request`]s that
-//! come out, and answers each exactly once, with [`Answer::Failed`] if nothing came in time. It relies on this of the API server:
+//! come out, and answers each exactly once, with [`ObjectResponse::Failed`] if nothing came in time. It relies on this of the API server:
 //!
 //! * a get and a fresh list see all that was answered before they were sent;
 //! * a replacement takes effect only if the object has the version that it names, and a version is never used for another content
@@ -46,7 +46,7 @@ pub struct Settings {
     pub leader: String,
     /// Random; what the store is called if there is none yet.
     pub new_cluster_id: u64,
-    /// If there is no store yet, none is begun: [`Output::Empty`] comes, and [`Keeper::seed`] says which store it is.
+    /// If there is no store yet, none is begun: [`KeeperEffect::Empty`] comes, and [`Keeper::seed`] says which store it is.
     pub awaits_seed: bool,
     pub tuning: Tuning,
 }
@@ -111,7 +111,7 @@ pub struct Version(pub String);
 /// Of one keeper.
 pub type RequestId = u64;
 
-/// What is asked of the API server. Answered by the [`Answer`] that is named, or by [`Answer::Failed`].
+/// What is asked of the API server. Answered by the [`ObjectResponse`] that is named, or by [`ObjectResponse::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The newest content, never one out of a cache: `Found` or `NotFound`.
@@ -128,7 +128,7 @@ pub enum Request {
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ObjectResponse {
     Found(Version, Vec<u8>),
     NotFound,
     /// It took effect. With the object's new version, if it has one.
@@ -141,7 +141,7 @@ pub enum Answer {
 
 /// What a keeper tells its driver, in this order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output {
+pub enum KeeperEffect {
     Request(RequestId, Request),
     /// This process leads, and this is the state; none: a new store. [`Keeper::commit`] may be called from now on.
     Loaded {
@@ -152,7 +152,7 @@ pub enum Output {
     Empty,
     /// All commits up to this number are durable: whoever leads next knows of them.
     Committed(u64),
-    /// The last output: this leadership is over. What is not committed may be known to the next leader, or not. With a text
+    /// The last effect: this leadership is over. What is not committed may be known to the next leader, or not. With a text
     /// that says what happened, and what to do.
     Ended(Ending, String),
 }

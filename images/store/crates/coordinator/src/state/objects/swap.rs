@@ -10,7 +10,7 @@ use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
-use super::{Answer, Name, Position, Request, RequestId, Version};
+use super::{Name, ObjectResponse, Position, Request, RequestId, Version};
 
 /// A root on its way.
 #[derive(Debug)]
@@ -80,22 +80,29 @@ impl Swap {
     }
 
     /// `None`: the answer is to something else.
-    pub fn answered(&mut self, now: Time, id: RequestId, answer: &Answer) -> Option<Verdict> {
+    pub fn answered(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: &ObjectResponse,
+    ) -> Option<Verdict> {
         if !self.call.takes(id) {
             return None;
         }
         let verdict = match (&self.step, answer) {
-            (Step::Write, Answer::Done(version)) => Verdict::Done(version.clone()),
-            (Step::Write, Answer::Conflict) => {
+            (Step::Write, ObjectResponse::Done(version)) => Verdict::Done(version.clone()),
+            (Step::Write, ObjectResponse::Conflict) => {
                 self.step = Step::Read { is_changed: true };
                 self.call.hurry(now);
                 Verdict::Open
             }
-            (Step::Read { .. }, Answer::Found(version, bytes)) => self.found(now, version, bytes),
-            (_, Answer::NotFound) if self.former.is_some() => Verdict::Gone,
+            (Step::Read { .. }, ObjectResponse::Found(version, bytes)) => {
+                self.found(now, version, bytes)
+            }
+            (_, ObjectResponse::NotFound) if self.former.is_some() => Verdict::Gone,
             (step, answer) => {
                 self.step = match (step, answer) {
-                    (_, Answer::NotFound) => Step::Write,
+                    (_, ObjectResponse::NotFound) => Step::Write,
                     (Step::Write, _) => Step::Read { is_changed: false },
                     (Step::Read { is_changed }, _) => Step::Read {
                         is_changed: *is_changed,

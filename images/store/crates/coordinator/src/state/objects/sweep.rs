@@ -11,7 +11,7 @@ use base::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::look::{Look, Seen};
-use super::{Answer, ChunkId, Ending, Position, Request, RequestId, Trouble};
+use super::{ChunkId, Ending, ObjectResponse, Position, Request, RequestId, Trouble};
 
 /// When there is known to be something.
 const SOON: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ impl Sweep {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: &Answer,
+        answer: &ObjectResponse,
         out: &mut Outbox,
     ) -> Option<Progress> {
         match &mut self.step {
@@ -102,7 +102,7 @@ impl Sweep {
                 if !self.call.takes(id) {
                     return None;
                 }
-                if let Answer::Listed(chunks) = answer {
+                if let ObjectResponse::Listed(chunks) = answer {
                     return Some(Progress::Listed(chunks.clone()));
                 }
                 self.fail(now, unexpected(answer));
@@ -122,7 +122,7 @@ impl Sweep {
                 if !under_way.remove(&id) {
                     return None;
                 }
-                if !matches!(answer, Answer::Done(_) | Answer::NotFound) {
+                if !matches!(answer, ObjectResponse::Done(_) | ObjectResponse::NotFound) {
                     *failed = Some(unexpected(answer));
                 }
                 if under_way.is_empty() {

@@ -7,8 +7,8 @@ use super::format::Root;
 use super::standing::Standing;
 use super::swap::{Swap, Verdict};
 use super::{
-    Answer, Batch, ChunkId, Ending, Leadership, Name, Position, Request, RequestId, SEED_MARK,
-    Settings, Version,
+    Batch, ChunkId, Ending, Leadership, Name, ObjectResponse, Position, Request, RequestId,
+    SEED_MARK, Settings, Version,
 };
 
 /// A leadership that has not begun yet.
@@ -87,7 +87,7 @@ impl Takeover {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: &Answer,
+        answer: &ObjectResponse,
         settings: &Settings,
         heard: Option<&Position>,
     ) -> Option<Progress> {
@@ -99,12 +99,12 @@ impl Takeover {
             return None;
         }
         let progress = match (&self.step, answer) {
-            (Step::Read, Answer::Found(version, bytes)) => match Root::decode(bytes) {
+            (Step::Read, ObjectResponse::Found(version, bytes)) => match Root::decode(bytes) {
                 Ok(root) => self.found(now, version.clone(), root, settings, heard),
                 Err(text) => Progress::Ended(Ending::Unreadable, text),
             },
-            (Step::Read, Answer::NotFound) => self.missing(now, heard),
-            (Step::List, Answer::Listed(chunks)) => self.listed(now, chunks, settings),
+            (Step::Read, ObjectResponse::NotFound) => self.missing(now, heard),
+            (Step::List, ObjectResponse::Listed(chunks)) => self.listed(now, chunks, settings),
             (_, answer) => {
                 self.call.fail(now, unexpected(answer));
                 Progress::Open

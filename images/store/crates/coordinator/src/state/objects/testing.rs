@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::format::{Root, decode_chunk};
-use super::{Answer, Batch, ChunkId, Name, Request, Version};
+use super::{Batch, ChunkId, Name, ObjectResponse, Request, Version};
 use crate::state::Changes;
 
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -45,11 +45,11 @@ impl ApiServer {
         }
     }
 
-    fn put(&mut self, name: Name, bytes: Arc<[u8]>) -> Answer {
+    fn put(&mut self, name: Name, bytes: Arc<[u8]>) -> ObjectResponse {
         self.revision += 1;
         self.objects.insert(name, (self.revision, bytes));
         self.note_list();
-        Answer::Done(Version(self.revision.to_string()))
+        ObjectResponse::Done(Version(self.revision.to_string()))
     }
 
     /// Those that are there now.
@@ -70,25 +70,28 @@ impl ApiServer {
     }
 
     /// `staleness`: how old a list may be, in changes.
-    pub fn execute(&mut self, request: &Request, staleness: usize) -> (Answer, Change) {
+    pub fn execute(&mut self, request: &Request, staleness: usize) -> (ObjectResponse, Change) {
         match request {
             Request::Get(name) => match self.objects.get(name) {
                 Some((version, bytes)) => {
                     let version = Version(version.to_string());
-                    (Answer::Found(version, bytes.to_vec()), Change::Nothing)
+                    (
+                        ObjectResponse::Found(version, bytes.to_vec()),
+                        Change::Nothing,
+                    )
                 }
-                None => (Answer::NotFound, Change::Nothing),
+                None => (ObjectResponse::NotFound, Change::Nothing),
             },
             Request::Create(_, bytes) | Request::Replace(_, bytes)
                 if bytes.len() > self.max_object_bytes =>
             {
                 (
-                    Answer::Failed("object too large".to_owned()),
+                    ObjectResponse::Failed("object too large".to_owned()),
                     Change::Nothing,
                 )
             }
             Request::Create(name, _) if self.objects.contains_key(name) => {
-                (Answer::Conflict, Change::Nothing)
+                (ObjectResponse::Conflict, Change::Nothing)
             }
             Request::Create(name, bytes) => {
                 let answer = self.put(*name, bytes.clone());
@@ -98,26 +101,32 @@ impl ApiServer {
                 }
             }
             Request::Replace(expected, bytes) => match self.objects.get(&Name::Root) {
-                None => (Answer::NotFound, Change::Nothing),
+                None => (ObjectResponse::NotFound, Change::Nothing),
                 // As Kubernetes does: no version is any version.
                 Some((version, _))
                     if expected.0.is_empty() || expected.0 == version.to_string() =>
                 {
                     (self.put(Name::Root, bytes.clone()), Change::Root)
                 }
-                Some(_) => (Answer::Conflict, Change::Nothing),
+                Some(_) => (ObjectResponse::Conflict, Change::Nothing),
             },
             Request::Delete(id) => match self.objects.remove(&Name::Chunk(*id)) {
                 Some(_) => {
                     self.note_list();
-                    (Answer::Done(Version(String::new())), Change::Deleted(*id))
+                    (
+                        ObjectResponse::Done(Version(String::new())),
+                        Change::Deleted(*id),
+                    )
                 }
-                None => (Answer::NotFound, Change::Nothing),
+                None => (ObjectResponse::NotFound, Change::Nothing),
             },
             Request::List { fresh } => {
                 let staleness = if *fresh { 0 } else { staleness };
                 let at = self.lists.len().saturating_sub(1 + staleness);
-                (Answer::Listed(self.lists[at].clone()), Change::Nothing)
+                (
+                    ObjectResponse::Listed(self.lists[at].clone()),
+                    Change::Nothing,
+                )
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use coordinator::state::{Changes, Pair};
-use coordinator::{Config, Coordinator, CoordinatorEvent, Output};
+use coordinator::{Config, Coordinator, CoordinatorEffects, CoordinatorEvent};
 use prost::Message;
 use wire::member::{self, Hello, ToCoordinator, ToShard};
 use wire::proto::TableConfig;
@@ -30,7 +30,7 @@ pub struct Recorder {
     pub ended: bool,
 }
 
-impl Output for Recorder {
+impl CoordinatorEffects for Recorder {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
         self.actions.push(Action::Reply(to, payload.to_vec()));
     }

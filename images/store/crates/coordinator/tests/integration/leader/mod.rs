@@ -10,9 +10,9 @@ use crate::common::{self, hello};
 use base::ids::ReplyTo;
 use base::time::Time;
 use coordinator::Config;
-use coordinator::leader::{Leader, Limits, News, Output, Settings, TIME_AHEAD};
+use coordinator::leader::{Leader, LeaderEffect, Limits, News, Settings, TIME_AHEAD};
 use coordinator::state::objects::testing::ApiServer;
-use coordinator::state::objects::{self, Answer, Request, RequestId, Tuning};
+use coordinator::state::objects::{self, ObjectResponse, Request, RequestId, Tuning};
 use wire::member::coordinator::Kind;
 use wire::member::{Hello, Ping, Position, ToCoordinator, Welcome, shard};
 use wire::rpc;
@@ -24,7 +24,7 @@ struct Bench {
     now: Time,
     under_way: Vec<(RequestId, Request)>,
     /// What has left, but for requests to the API server.
-    left: Vec<Output<u32>>,
+    left: Vec<LeaderEffect<u32>>,
 }
 
 fn settings(nonce: u64, limits: Limits) -> Settings {
@@ -80,18 +80,20 @@ impl Bench {
             bench
                 .left
                 .iter()
-                .any(|output| matches!(output, Output::State(News::Leads { .. })))
+                .any(|effect| matches!(effect, LeaderEffect::State(News::Leads { .. })))
         );
         bench.left.clear();
         bench
     }
 
     fn collect(&mut self) {
-        while let Some(output) = self.leader.take_output() {
-            match output {
-                Output::State(News::Request(id, request)) => self.under_way.push((id, request)),
-                Output::Report(_) => {}
-                output => self.left.push(output),
+        while let Some(effect) = self.leader.take_effect() {
+            match effect {
+                LeaderEffect::State(News::Request(id, request)) => {
+                    self.under_way.push((id, request))
+                }
+                LeaderEffect::Report(_) => {}
+                effect => self.left.push(effect),
             }
         }
     }
@@ -115,7 +117,7 @@ impl Bench {
     /// The API server does not answer.
     fn fail(&mut self) {
         for (id, _) in std::mem::take(&mut self.under_way) {
-            let answer = Answer::Failed("no answer in time".to_owned());
+            let answer = ObjectResponse::Failed("no answer in time".to_owned());
             self.leader.answered(self.now, id, answer);
         }
         self.tick();
@@ -133,7 +135,7 @@ impl Bench {
         }
     }
 
-    fn request(&mut self, nonce: u64, payload: &[u8]) -> Vec<Output<u32>> {
+    fn request(&mut self, nonce: u64, payload: &[u8]) -> Vec<LeaderEffect<u32>> {
         let to = ReplyTo {
             connection: 9,
             nonce,
@@ -142,13 +144,13 @@ impl Bench {
         self.take()
     }
 
-    fn says(&mut self, connection: u64, kind: shard::Kind) -> Vec<Output<u32>> {
+    fn says(&mut self, connection: u64, kind: shard::Kind) -> Vec<LeaderEffect<u32>> {
         let message = ToCoordinator::from(kind);
         self.leader.member_message(self.now, connection, message);
         self.take()
     }
 
-    fn take(&mut self) -> Vec<Output<u32>> {
+    fn take(&mut self) -> Vec<LeaderEffect<u32>> {
         self.tick();
         std::mem::take(&mut self.left)
     }
@@ -158,9 +160,9 @@ impl Bench {
     }
 }
 
-fn welcome_in(outputs: &[Output<u32>]) -> Option<&Welcome> {
-    outputs.iter().find_map(|output| match output {
-        Output::SendMember(_, message) => match &message.kind {
+fn welcome_in(effects: &[LeaderEffect<u32>]) -> Option<&Welcome> {
+    effects.iter().find_map(|effect| match effect {
+        LeaderEffect::SendMember(_, message) => match &message.kind {
             Some(Kind::Welcome(welcome)) => Some(welcome),
             _ => None,
         },
@@ -168,9 +170,9 @@ fn welcome_in(outputs: &[Output<u32>]) -> Option<&Welcome> {
     })
 }
 
-fn pings_in(outputs: &[Output<u32>]) -> Vec<&Ping> {
-    let pings = outputs.iter().filter_map(|output| match output {
-        Output::SendMember(_, message) => match &message.kind {
+fn pings_in(effects: &[LeaderEffect<u32>]) -> Vec<&Ping> {
+    let pings = effects.iter().filter_map(|effect| match effect {
+        LeaderEffect::SendMember(_, message) => match &message.kind {
             Some(Kind::Ping(ping)) => Some(ping),
             _ => None,
         },
@@ -179,9 +181,9 @@ fn pings_in(outputs: &[Output<u32>]) -> Vec<&Ping> {
     pings.collect()
 }
 
-fn status_of(outputs: &[Output<u32>]) -> Vec<Status> {
-    let replies = outputs.iter().filter_map(|output| match output {
-        Output::Reply(_, payload) => Some(rpc::status(payload).unwrap()),
+fn status_of(effects: &[LeaderEffect<u32>]) -> Vec<Status> {
+    let replies = effects.iter().filter_map(|effect| match effect {
+        LeaderEffect::Reply(_, payload) => Some(rpc::status(payload).unwrap()),
         _ => None,
     });
     replies.collect()
@@ -206,7 +208,7 @@ fn with_member(server: &mut ApiServer) -> (Bench, Welcome) {
     let mut bench = Bench::leads(11, server);
     bench.says(1, shard::Kind::Hello(hello("m0", 1, 0, 1)));
     bench.serve(server);
-    let outputs = bench.take();
-    let welcome = welcome_in(&outputs).expect("it is let in").clone();
+    let effects = bench.take();
+    let welcome = welcome_in(&effects).expect("it is let in").clone();
     (bench, welcome)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{create_table, hello, renew_lease};
 use base::time::Time;
 use coordinator::LEASE_TERM_NS;
-use coordinator::leader::{Limits, News, Output, TIME_AHEAD};
+use coordinator::leader::{LeaderEffect, Limits, News, TIME_AHEAD};
 use coordinator::state::objects::testing::ApiServer;
 use coordinator::state::objects::{Ending, Request};
 use wire::member::{Pong, ToCoordinator, shard};
@@ -18,43 +18,43 @@ use super::{Bench, get_table_id, pings_in, resumed, status_of, welcome_in, with_
 fn nothing_leaves_before_it_is_noted_but_pings() {
     let mut server = ApiServer::new(1 << 20);
     let mut bench = Bench::leads(11, &mut server);
-    let outputs = bench.says(1, shard::Kind::Hello(hello("m0", 1, 0, 1)));
-    assert!(outputs.is_empty(), "{outputs:?}");
+    let effects = bench.says(1, shard::Kind::Hello(hello("m0", 1, 0, 1)));
+    assert!(effects.is_empty(), "{effects:?}");
     // An answer that changes nothing waits for earlier changes to be noted.
-    let outputs = bench.request(1, &get_table_id());
-    assert!(outputs.is_empty(), "{outputs:?}");
+    let effects = bench.request(1, &get_table_id());
+    assert!(effects.is_empty(), "{effects:?}");
     bench.leader.defer(5);
     assert!(bench.take().is_empty());
     bench.now += Duration::from_millis(200);
-    let outputs = bench.take();
-    assert_eq!(pings_in(&outputs).len(), outputs.len());
-    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    let effects = bench.take();
+    assert_eq!(pings_in(&effects).len(), effects.len());
+    assert_eq!(effects.len(), 1, "{effects:?}");
 
     bench.serve(&mut server);
-    let outputs = bench.take();
-    let welcome = welcome_in(&outputs).expect("it is let in");
-    assert_eq!(status_of(&outputs), [Status::TableDoesntExist]);
+    let effects = bench.take();
+    let welcome = welcome_in(&effects).expect("it is let in");
+    assert_eq!(status_of(&effects), [Status::TableDoesntExist]);
     assert!(
-        matches!(outputs.last(), Some(Output::Deferred(5))),
-        "{outputs:?}"
+        matches!(effects.last(), Some(LeaderEffect::Deferred(5))),
+        "{effects:?}"
     );
     // It was put out before the root was written in which it stands: of the one before.
     let position = welcome.position.unwrap();
     assert_eq!((position.term, position.nonce), (1, 11));
     assert!(position.sequence < server.root().unwrap().position.sequence);
     // What it leaves with is that root: whoever is welcomed knows of what it is told.
-    let left_with = outputs.iter().find_map(|output| match output {
-        Output::SendMember(_, message) => message.position,
+    let left_with = effects.iter().find_map(|effect| match effect {
+        LeaderEffect::SendMember(_, message) => message.position,
         _ => None,
     });
     assert_eq!(left_with, Some(server.root().unwrap().position));
     bench.now += Duration::from_millis(200);
-    let outputs = bench.take();
-    let told = pings_in(&outputs)[0].position;
+    let effects = bench.take();
+    let told = pings_in(&effects)[0].position;
     assert_eq!(told, Some(server.root().unwrap().position));
     // Where nothing changes, nothing waits.
-    let outputs = bench.request(2, &get_table_id());
-    assert_eq!(status_of(&outputs), [Status::TableDoesntExist]);
+    let effects = bench.request(2, &get_table_id());
+    assert_eq!(status_of(&effects), [Status::TableDoesntExist]);
     assert!(bench.under_way.is_empty());
 }
 
@@ -67,8 +67,8 @@ fn what_nobody_waits_for_any_more_is_forgotten() {
     bench.leader.connection_closed(9);
     bench.leader.member_closed(bench.now, 1);
     bench.serve(&mut server);
-    let outputs = bench.take();
-    assert!(outputs.is_empty(), "{outputs:?}");
+    let effects = bench.take();
+    assert!(effects.is_empty(), "{effects:?}");
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn what_comes_on_a_connection_that_is_about_to_be_closed_does_not_count() {
     bench.request(1, &renew_lease(0));
     // The same shard, on another connection: the first is closed once the lease is noted.
     bench.says(2, shard::Kind::Hello(resumed(&welcome, None)));
-    let outputs = bench.says(1, shard::Kind::Hello(hello("m9", 9, 0, 1)));
-    assert!(outputs.is_empty(), "{outputs:?}");
+    let effects = bench.says(1, shard::Kind::Hello(hello("m9", 9, 0, 1)));
+    assert!(effects.is_empty(), "{effects:?}");
     bench.serve(&mut server);
-    let outputs = bench.take();
-    let closed = outputs
+    let effects = bench.take();
+    let closed = effects
         .iter()
-        .filter(|output| matches!(output, Output::CloseMember(1)));
-    assert_eq!(closed.count(), 1, "{outputs:?}");
+        .filter(|effect| matches!(effect, LeaderEffect::CloseMember(1)));
+    assert_eq!(closed.count(), 1, "{effects:?}");
     let status = bench.leader.status(bench.now).unwrap();
     assert_eq!(status.members.len(), 1, "nobody else was let in");
 }
@@ -98,9 +98,9 @@ fn while_nothing_can_be_noted_the_status_says_so_and_cluster_time_stands_still()
     let renewed = bench.now;
     bench.request(1, &renew_lease(0));
     bench.serve(&mut server);
-    let outputs = bench.take();
-    let Some(Output::Reply(_, payload)) = outputs.first() else {
-        panic!("{outputs:?}");
+    let effects = bench.take();
+    let Some(LeaderEffect::Reply(_, payload)) = effects.first() else {
+        panic!("{effects:?}");
     };
     let lease = rpc::RenewLeaseResponse::decode(payload).unwrap().lease;
 
@@ -109,12 +109,12 @@ fn while_nothing_can_be_noted_the_status_says_so_and_cluster_time_stands_still()
     let mut last_ns = 0;
     for _ in 0..3600 {
         bench.away(Duration::from_secs(1));
-        let outputs = bench.take();
-        for ping in pings_in(&outputs) {
+        let effects = bench.take();
+        for ping in pings_in(&effects) {
             assert!(ping.cluster_time_ns >= last_ns);
             last_ns = ping.cluster_time_ns;
         }
-        assert_eq!(pings_in(&outputs).len(), outputs.len(), "{outputs:?}");
+        assert_eq!(pings_in(&effects).len(), effects.len(), "{effects:?}");
         bench.says(1, shard::Kind::Pong(Pong::default()));
     }
     let passed = bench.now.since(renewed).as_nanos() as u64;
@@ -148,8 +148,8 @@ fn the_bound_of_cluster_time_is_raised_before_it_is_reached_and_nothing_waits_fo
     for _ in 0..1000 {
         bench.now += Duration::from_secs(2);
         bench.says(1, shard::Kind::Pong(Pong::default()));
-        let outputs = bench.request(1, &get_table_id());
-        assert_eq!(status_of(&outputs), [Status::TableDoesntExist]);
+        let effects = bench.request(1, &get_table_id());
+        assert_eq!(status_of(&effects), [Status::TableDoesntExist]);
         renewals += bench
             .under_way
             .iter()
@@ -179,13 +179,13 @@ fn more_than_fits_is_refused_and_in_the_end_the_leadership_is_given_up() {
     bench.take();
     bench.away(Duration::from_secs(10));
     for nonce in 0..11 {
-        let outputs = bench.request(nonce, &renew_lease(0));
-        assert!(outputs.is_empty(), "{outputs:?}");
+        let effects = bench.request(nonce, &renew_lease(0));
+        assert!(effects.is_empty(), "{effects:?}");
     }
     bench.away(Duration::from_secs(10));
-    let outputs = bench.request(12, &renew_lease(0));
-    let [Output::Reply(_, payload)] = &outputs[..] else {
-        panic!("{outputs:?}");
+    let effects = bench.request(12, &renew_lease(0));
+    let [LeaderEffect::Reply(_, payload)] = &effects[..] else {
+        panic!("{effects:?}");
     };
     let retry = rpc::RetryResponse::decode(payload).unwrap();
     let text = String::from_utf8_lossy(retry.message).into_owned();
@@ -201,12 +201,12 @@ fn more_than_fits_is_refused_and_in_the_end_the_leadership_is_given_up() {
             .leader
             .member_message(bench.now, 100 + member, message);
     }
-    let outputs = bench.take();
+    let effects = bench.take();
     assert!(
-        matches!(outputs.last(), Some(Output::State(News::Ended(Ending::Deposed, text))) if text.contains("start anew")),
-        "{outputs:?}"
+        matches!(effects.last(), Some(LeaderEffect::State(News::Ended(Ending::Deposed, text))) if text.contains("start anew")),
+        "{effects:?}"
     );
     assert_eq!(bench.tick(), Time::NEVER);
-    let outputs = bench.request(13, &renew_lease(0));
-    assert_eq!(status_of(&outputs), [Status::Retry]);
+    let effects = bench.request(13, &renew_lease(0));
+    assert_eq!(status_of(&effects), [Status::Retry]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{create_table, hello, renew_lease};
 use base::ids::ReplyTo;
-use coordinator::leader::{News, Output};
+use coordinator::leader::{LeaderEffect, News};
 use coordinator::state::objects::Ending;
 use coordinator::state::objects::testing::ApiServer;
 use wire::member::coordinator::Kind;
@@ -25,31 +25,34 @@ fn who_tells_of_a_later_leader_is_put_off_until_the_root_was_looked_at() {
     old.says(3, shard::Kind::Hello(resumed(&welcome, None)));
     new.says(1, shard::Kind::Hello(resumed(&welcome, welcome.position)));
     new.serve(&mut server);
-    let outputs = new.take();
-    let told = welcome_in(&outputs).expect("it resumes").position;
+    let effects = new.take();
+    let told = welcome_in(&effects).expect("it resumes").position;
     assert_eq!(told.map(|told| told.term), Some(2));
 
-    let outputs = old.says(2, shard::Kind::Hello(resumed(&welcome, told)));
-    let [Output::SendMember(2, refused), Output::CloseMember(2)] = &outputs[..] else {
-        panic!("{outputs:?}");
+    let effects = old.says(2, shard::Kind::Hello(resumed(&welcome, told)));
+    let [
+        LeaderEffect::SendMember(2, refused),
+        LeaderEffect::CloseMember(2),
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
     };
     assert!(
         matches!(&refused.kind, Some(Kind::Refused(refused)) if refused.text.contains("try again"))
     );
     assert_eq!(old.refusal(), "");
     old.serve(&mut server);
-    let outputs = old.take();
+    let effects = old.take();
     assert!(
         matches!(
-            outputs.last(),
-            Some(Output::State(News::Ended(Ending::Deposed, _)))
+            effects.last(),
+            Some(LeaderEffect::State(News::Ended(Ending::Deposed, _)))
         ),
-        "{outputs:?}"
+        "{effects:?}"
     );
     for connection in [1, 3] {
-        let is_its =
-            |output: &Output<u32>| matches!(output, Output::CloseMember(at) if *at == connection);
-        assert!(outputs.iter().any(is_its), "{connection}: {outputs:?}");
+        let is_its = |effect: &LeaderEffect<u32>| matches!(effect, LeaderEffect::CloseMember(at) if *at == connection);
+        assert!(effects.iter().any(is_its), "{connection}: {effects:?}");
     }
     assert!(old.refusal().contains("leader-22"), "{}", old.refusal());
 }
@@ -62,21 +65,21 @@ fn objects_that_were_put_back_are_noticed_by_what_servers_were_told() {
     bench.request(1, &renew_lease(0));
     bench.serve(&mut server);
     bench.now += Duration::from_millis(200);
-    let outputs = bench.take();
-    let told = pings_in(&outputs)[0].position;
+    let effects = bench.take();
+    let told = pings_in(&effects)[0].position;
     drop(bench);
     server.roll_back(backup);
     let mut next = Bench::leads(22, &mut server);
-    let outputs = next.says(1, shard::Kind::Hello(resumed(&welcome, told)));
-    assert!(welcome_in(&outputs).is_none(), "{outputs:?}");
+    let effects = next.says(1, shard::Kind::Hello(resumed(&welcome, told)));
+    assert!(welcome_in(&effects).is_none(), "{effects:?}");
     next.serve(&mut server);
-    let outputs = next.take();
+    let effects = next.take();
     assert!(
         matches!(
-            outputs.last(),
-            Some(Output::State(News::Ended(Ending::RolledBack, _)))
+            effects.last(),
+            Some(LeaderEffect::State(News::Ended(Ending::RolledBack, _)))
         ),
-        "{outputs:?}"
+        "{effects:?}"
     );
     assert!(
         next.refusal().contains("Put the newer ones back"),
@@ -84,16 +87,16 @@ fn objects_that_were_put_back_are_noticed_by_what_servers_were_told() {
         next.refusal()
     );
     // Nobody is served any more, and told why.
-    let outputs = next.says(2, shard::Kind::Hello(resumed(&welcome, None)));
+    let effects = next.says(2, shard::Kind::Hello(resumed(&welcome, None)));
     assert!(
         matches!(
-            &outputs[..],
-            [Output::SendMember(2, _), Output::CloseMember(2)]
+            &effects[..],
+            [LeaderEffect::SendMember(2, _), LeaderEffect::CloseMember(2)]
         ),
-        "{outputs:?}"
+        "{effects:?}"
     );
-    let outputs = next.request(3, &get_table_id());
-    assert_eq!(status_of(&outputs), [Status::Retry]);
+    let effects = next.request(3, &get_table_id());
+    assert_eq!(status_of(&effects), [Status::Retry]);
 }
 
 /// The lease and the table that the next who ask get.
@@ -110,12 +113,12 @@ fn new_ids(leader: &mut Bench, server: &mut ApiServer) -> (u64, u64) {
         .request(leader.now, table, &create_table("of the moment", 1));
     leader.serve(server);
     let mut ids = (0, 0);
-    for output in std::mem::take(&mut leader.left) {
-        match output {
-            Output::Reply(to, bytes) if to == lease => {
+    for effect in std::mem::take(&mut leader.left) {
+        match effect {
+            LeaderEffect::Reply(to, bytes) if to == lease => {
                 ids.0 = rpc::RenewLeaseResponse::decode(&bytes).unwrap().lease.id;
             }
-            Output::SendMember(_, message) => {
+            LeaderEffect::SendMember(_, message) => {
                 if let Some(Kind::TakeTablet(order)) = message.kind {
                     ids.1 = order.tablet.table_id;
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::hello;
 use base::time::Time;
-use coordinator::leader::{News, Output};
+use coordinator::leader::{LeaderEffect, News};
 use coordinator::state::objects::testing::ApiServer;
 use coordinator::{Config, Coordinator};
 use wire::member::coordinator::Kind;
@@ -41,14 +41,14 @@ impl Bench {
         for _ in 0..5 {
             self.now += Duration::from_secs(1);
             self.tick();
-            for output in std::mem::take(&mut self.left) {
-                let Output::SendMember(
+            for effect in std::mem::take(&mut self.left) {
+                let LeaderEffect::SendMember(
                     on,
                     ToShard {
                         kind: Some(Kind::ReadCheckpoint(read)),
                         ..
                     },
-                ) = &output
+                ) = &effect
                 else {
                     continue;
                 };
@@ -86,7 +86,7 @@ fn a_store_without_objects_is_made_again_from_volumes() {
         first
             .left
             .iter()
-            .any(|it| matches!(it, Output::State(News::Leads { is_new: false, .. })))
+            .any(|it| matches!(it, LeaderEffect::State(News::Leads { is_new: false, .. })))
     );
     assert!(
         server.root().is_none(),
@@ -109,7 +109,7 @@ fn a_store_without_objects_is_made_again_from_volumes() {
         first
             .left
             .iter()
-            .any(|it| matches!(it, Output::CloseMember(7)))
+            .any(|it| matches!(it, LeaderEffect::CloseMember(7)))
     );
 
     // Whoever comes next finds it, and has nothing to make again.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::ids::ReplyTo;
 use base::time::Time;
 use coordinator::state::Pair;
-use coordinator::state::objects::{Keeper, Output, Settings, Tuning};
+use coordinator::state::objects::{Keeper, KeeperEffect, Settings, Tuning};
 use coordinator::{Config, Coordinator};
 use wire::member::{self, ToCoordinator, coordinator::Kind, shard};
 
@@ -29,16 +29,16 @@ fn keeper(nonce: u64) -> Keeper {
 /// Answers everything at once; gives what was loaded.
 fn serve(keeper: &mut Keeper, server: &mut ApiServer, committed: &mut u64) -> Option<Vec<Pair>> {
     let mut loaded = None;
-    while let Some(output) = keeper.take_output() {
-        match output {
-            Output::Request(id, request) => {
+    while let Some(effect) = keeper.take_effect() {
+        match effect {
+            KeeperEffect::Request(id, request) => {
                 let answer = server.execute(&request, 0).0;
                 keeper.answered(Time(1), id, answer);
             }
-            Output::Loaded { pairs, .. } => loaded = Some(pairs),
-            Output::Committed(number) => *committed = number,
-            Output::Empty => panic!("nobody awaits a seed here"),
-            Output::Ended(ending, text) => panic!("{ending:?}: {text}"),
+            KeeperEffect::Loaded { pairs, .. } => loaded = Some(pairs),
+            KeeperEffect::Committed(number) => *committed = number,
+            KeeperEffect::Empty => panic!("nobody awaits a seed here"),
+            KeeperEffect::Ended(ending, text) => panic!("{ending:?}: {text}"),
         }
     }
     loaded

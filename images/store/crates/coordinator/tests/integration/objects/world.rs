@@ -7,7 +7,8 @@ use base::time::Time;
 use coordinator::state::Changes;
 use coordinator::state::objects::testing::{ApiServer, Change, Objects, Pairs};
 use coordinator::state::objects::{
-    Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
+    ChunkId, Ending, Keeper, KeeperEffect, ObjectResponse, Position, Request, RequestId, Settings,
+    Tuning,
 };
 use fastrand::Rng;
 
@@ -78,10 +79,10 @@ enum Event {
         request: Request,
         tell: Tell,
     },
-    Answer {
+    ObjectResponse {
         client: usize,
         id: RequestId,
-        answer: Answer,
+        answer: ObjectResponse,
     },
     Wake {
         client: usize,
@@ -261,11 +262,11 @@ impl World {
                     tell: Tell::Now,
                     ..
                 }
-                | Event::Answer { client, id, .. } => {
-                    let answer = Answer::Failed("connection lost".to_owned());
+                | Event::ObjectResponse { client, id, .. } => {
+                    let answer = ObjectResponse::Failed("connection lost".to_owned());
                     self.at(
                         Duration::from_millis(1),
-                        Event::Answer { client, id, answer },
+                        Event::ObjectResponse { client, id, answer },
                     );
                 }
                 Event::Execute { .. } => {}
@@ -288,12 +289,12 @@ impl World {
 
     /// What the keeper wants.
     fn carry_out(&mut self, client: usize) {
-        while let Some(output) = self.clients[client].keeper.take_output() {
+        while let Some(effect) = self.clients[client].keeper.take_effect() {
             let nonce = self.clients[client].nonce;
-            self.note(&format!("{client} {output:?}"));
-            match output {
-                Output::Request(id, request) => self.send(client, id, request),
-                Output::Loaded { pairs, .. } => {
+            self.note(&format!("{client} {effect:?}"));
+            match effect {
+                KeeperEffect::Request(id, request) => self.send(client, id, request),
+                KeeperEffect::Loaded { pairs, .. } => {
                     self.clients[client].leads = true;
                     let pairs: Pairs = pairs
                         .into_iter()
@@ -302,14 +303,14 @@ impl World {
                     let result = self.oracle.loaded(nonce, &pairs);
                     self.hold(result);
                 }
-                Output::Empty => panic!("nobody awaits a seed here"),
-                Output::Committed(number) => {
+                KeeperEffect::Empty => panic!("nobody awaits a seed here"),
+                KeeperEffect::Committed(number) => {
                     self.met(Met::Commit);
                     self.tell_members(client);
                     let result = self.oracle.committed(nonce, number);
                     self.hold(result);
                 }
-                Output::Ended(ending, text) => {
+                KeeperEffect::Ended(ending, text) => {
                     let (what, result) = (ending, self.oracle.ended(nonce, ending, &text));
                     self.hold(result);
                     self.clients[client].leads = false;
@@ -349,8 +350,8 @@ impl World {
             return;
         }
         let timeout = self.between(ms(1), ms(10_000));
-        let answer = Answer::Failed("no answer in time".to_owned());
-        self.at(timeout, Event::Answer { client, id, answer });
+        let answer = ObjectResponse::Failed("no answer in time".to_owned());
+        self.at(timeout, Event::ObjectResponse { client, id, answer });
         let delay = match self.random.u64(..3) {
             0 => return self.met(Met::FailedNotExecuted),
             1 if self.weather != Weather::Away => self.between(ms(0), timeout),
@@ -376,7 +377,7 @@ impl World {
     fn execute(&mut self, client: usize, id: RequestId, request: &Request, tell: Tell) {
         let staleness = self.random.u64(..8) as usize;
         let (answer, change) = self.server.execute(request, staleness);
-        if answer == Answer::Failed("object too large".to_owned()) {
+        if answer == ObjectResponse::Failed("object too large".to_owned()) {
             self.hold(Err("an object was too large".to_owned()));
         }
         let result = self.oracle.changed(&self.server, &change, &self.asked);
@@ -384,15 +385,15 @@ impl World {
         self.observe(client, &answer, &change, tell);
         if tell == Tell::Now {
             let back = self.between(Duration::from_millis(1), Duration::from_millis(30));
-            self.at(back, Event::Answer { client, id, answer });
+            self.at(back, Event::ObjectResponse { client, id, answer });
         }
     }
 
-    fn observe(&mut self, client: usize, answer: &Answer, change: &Change, tell: Tell) {
-        if *answer == Answer::Conflict {
+    fn observe(&mut self, client: usize, answer: &ObjectResponse, change: &Change, tell: Tell) {
+        if *answer == ObjectResponse::Conflict {
             self.met(Met::Conflict);
         }
-        if matches!(answer, Answer::Listed(chunks) if *chunks != self.server.chunks()) {
+        if matches!(answer, ObjectResponse::Listed(chunks) if *chunks != self.server.chunks()) {
             self.met(Met::StaleList);
         }
         if tell == Tell::Before && *change != Change::Nothing {
@@ -471,7 +472,9 @@ impl World {
                 request,
                 tell,
             } => self.execute(client, id, &request, tell),
-            Event::Answer { client, id, answer } if self.clients[client].ended.is_none() => {
+            Event::ObjectResponse { client, id, answer }
+                if self.clients[client].ended.is_none() =>
+            {
                 self.clients[client].keeper.answered(self.now, id, answer);
                 self.carry_out(client);
             }
@@ -482,7 +485,7 @@ impl World {
                     self.carry_out(client);
                 }
             }
-            Event::Answer { .. } | Event::Wake { .. } => {}
+            Event::ObjectResponse { .. } | Event::Wake { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use backup::testing::MemoryStorage;
-use backup::{Backup, BackupEvent, Config, Durability, Inventory, Output};
+use backup::{Backup, BackupEffects, BackupEvent, Config, Durability, Inventory};
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::format::{FIRST_FORMAT, Formats};
@@ -27,7 +27,7 @@ pub fn boot_id() -> [u8; 16] {
 /// For what a backup says and a test does not want to know.
 struct Silent;
 
-impl Output for Silent {
+impl BackupEffects for Silent {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
     fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, _: Inventory) {}

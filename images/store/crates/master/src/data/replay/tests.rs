@@ -46,7 +46,7 @@ fn execute(
     action: Action<'_>,
     once: impl Into<Option<Once>>,
 ) -> Outcome {
-    let operation = Operation::new(Place::of(table, key), action);
+    let operation = Operation::new(HashedKey::of(table, key), action);
     store.execute(&operation, Admitted::in_test(once.into()))
 }
 
@@ -299,13 +299,13 @@ fn small_survivor(number: u32, segments: usize) -> Store {
 }
 
 fn check_part(store: &mut Store, tablet: TabletRange, model: &Model) {
-    let is_mine = |key: &[u8]| holds(&[tablet], TABLE, Place::of(TABLE, key).hash);
+    let is_mine = |key: &[u8]| holds(&[tablet], TABLE, HashedKey::of(TABLE, key).hash);
     for key in 0..40 {
         let key = [key];
         if !is_mine(&key) {
             continue;
         }
-        let found = store.look_up(&Place::of(TABLE, &key));
+        let found = store.look_up(&HashedKey::of(TABLE, &key));
         let is = found
             .object
             .map(|at| (found.version, store.object(at).value.to_vec()));

@@ -8,8 +8,8 @@ use wire::member::{self, TabletRange};
 use wire::peer::{MigrateRead, Migrating, Phase};
 
 use crate::data::replay::Replay;
+use crate::effects::{Channel, ShardEffects};
 use crate::movers::settling::Settling;
-use crate::output::{Channel, Output};
 
 /// Bytes that are asked for at once.
 const PIECE_BYTES: u32 = 256 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Incoming {
     pub(super) locator: String,
     pub(super) bytes_per_second: u64,
     pub(super) stage: Stage,
-    pub(super) link: Link,
+    pub(super) link: SourceState,
     pub(super) last_nonce: u64,
     /// Until when the answer to the last question is waited for.
     pub(super) asked_until: Option<Time>,
@@ -60,7 +60,7 @@ pub(super) enum Stage {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum SourceState {
     Down,
     Connecting,
     Up,
@@ -93,15 +93,15 @@ impl Incoming {
         }
     }
 
-    pub fn disconnect(&mut self, out: &mut impl Output) {
-        if self.link != Link::Down {
+    pub fn disconnect(&mut self, out: &mut impl ShardEffects) {
+        if self.link != SourceState::Down {
             out.disconnect_backup(Channel::Migration, self.source);
         }
         self.lose_link();
     }
 
     pub(super) fn lose_link(&mut self) {
-        self.link = Link::Down;
+        self.link = SourceState::Down;
         self.asked_until = None;
     }
 
@@ -125,7 +125,7 @@ impl Incoming {
     }
 
     /// Asks for the next piece, if that is due. When to come again.
-    pub(super) fn ask(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn ask(&mut self, now: Time, out: &mut impl ShardEffects) -> Time {
         if self.kept.is_some() {
             return now + MEMORY_PAUSE;
         }
@@ -139,13 +139,13 @@ impl Incoming {
             return self.not_before;
         }
         match self.link {
-            Link::Connecting => {}
-            Link::Down => {
-                self.link = Link::Connecting;
+            SourceState::Connecting => {}
+            SourceState::Down => {
+                self.link = SourceState::Connecting;
                 self.not_before = now + PAUSE;
                 out.connect_backup(Channel::Migration, self.source, &self.locator);
             }
-            Link::Up => {
+            SourceState::Up => {
                 self.last_nonce += 1;
                 self.asked_until = Some(now + SLOW);
                 let read = MigrateRead {

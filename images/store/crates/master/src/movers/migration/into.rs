@@ -8,14 +8,14 @@ use log::{Log, NoRoom};
 use wire::member::{self, TabletRange, shard};
 use wire::peer::{Migrating, Phase, Status};
 
-use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
+use super::incoming::{Incoming, MEMORY_PAUSE, PAUSE, SourceState, Stage};
 use super::{failed, send};
 use crate::data::Store;
 use crate::data::replay::ReplayError;
+use crate::effects::ShardEffects;
 use crate::movers::migration::Migrations;
 use crate::movers::orders::may_bring_back;
 use crate::movers::settling::Settling;
-use crate::output::Output;
 use crate::reports::{MigrationError, MigrationEvent, NoRoomHere};
 
 /// Of the snapshot, in a second, where the order does not say.
@@ -38,7 +38,7 @@ impl Migrations {
         now: Time,
         order: member::Migrate,
         is_taken: impl Fn(&TabletRange) -> bool,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let (id, tablet) = (order.migration_id, order.tablet);
         let incoming = self.incoming.as_ref();
@@ -69,7 +69,7 @@ impl Migrations {
                 most => most,
             },
             stage: Stage::Waiting,
-            link: Link::Down,
+            link: SourceState::Down,
             last_nonce: 0,
             asked_until: None,
             piece: 0,
@@ -84,7 +84,7 @@ impl Migrations {
     }
 
     /// Nothing of the tablet stays here.
-    pub(super) fn drop_incoming(&mut self, store: &mut Store, out: &mut impl Output) {
+    pub(super) fn drop_incoming(&mut self, store: &mut Store, out: &mut impl ShardEffects) {
         let Some(mut incoming) = self.incoming.take() else {
             return;
         };
@@ -97,7 +97,12 @@ impl Migrations {
         }
     }
 
-    fn fail_incoming(&mut self, store: &mut Store, error: MigrationError, out: &mut impl Output) {
+    fn fail_incoming(
+        &mut self,
+        store: &mut Store,
+        error: MigrationError,
+        out: &mut impl ShardEffects,
+    ) {
         if let Some(incoming) = &self.incoming {
             failed(incoming.id, error, out);
             self.drop_incoming(store, out);
@@ -105,7 +110,7 @@ impl Migrations {
     }
 
     /// Owns the tablet, which is complete.
-    pub(super) fn commit_incoming(&mut self, store: &mut Store, out: &mut impl Output) {
+    pub(super) fn commit_incoming(&mut self, store: &mut Store, out: &mut impl ShardEffects) {
         let Some(incoming) = self.incoming.take() else {
             return;
         };
@@ -123,9 +128,9 @@ impl Migrations {
     pub fn connected(&mut self, now: Time, source: ServerId) {
         if let Some(incoming) = self.incoming.as_mut()
             && incoming.source == source
-            && incoming.link == Link::Connecting
+            && incoming.link == SourceState::Connecting
         {
-            incoming.link = Link::Up;
+            incoming.link = SourceState::Up;
             incoming.not_before = now;
         }
     }
@@ -146,7 +151,7 @@ impl Migrations {
         source: ServerId,
         nonce: u64,
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some(incoming) = self.incoming.as_mut() else {
             return;
@@ -159,7 +164,13 @@ impl Migrations {
         }
     }
 
-    fn take_in(&mut self, store: &mut Store, now: Time, payload: &[u8], out: &mut impl Output) {
+    fn take_in(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        payload: &[u8],
+        out: &mut impl ShardEffects,
+    ) {
         match self.try_to_take_in(store, now, payload) {
             Taken::Yes => {}
             Taken::NotYet => {
@@ -234,7 +245,7 @@ impl Migrations {
     }
 
     /// Says so where everything that a migration has brought is durable in this shard's own log.
-    pub fn look_for_durable(&mut self, log: &Log, now: Time, out: &mut impl Output) {
+    pub fn look_for_durable(&mut self, log: &Log, now: Time, out: &mut impl ShardEffects) {
         let Some(incoming) = self.incoming.as_mut() else {
             return;
         };
@@ -269,7 +280,7 @@ impl Migrations {
         &mut self,
         store: &mut Store,
         now: Time,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Time {
         self.begin_incoming(store, now, out);
         let kept = self.incoming.as_mut();
@@ -317,7 +328,7 @@ impl Migrations {
     }
 
     /// Begins to replay, unless that has begun or something is in the way.
-    fn begin_incoming(&mut self, store: &mut Store, now: Time, out: &mut impl Output) {
+    fn begin_incoming(&mut self, store: &mut Store, now: Time, out: &mut impl ShardEffects) {
         let Some(incoming) = self.incoming.as_mut() else {
             return;
         };

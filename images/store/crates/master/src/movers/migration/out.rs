@@ -11,9 +11,9 @@ use super::outgoing::{Cursor, Outgoing};
 use super::{failed, send};
 use crate::data::tablets::{Use, holds};
 use crate::data::walk::{Limits, Unfinished};
-use crate::data::{Place, Store};
+use crate::data::{HashedKey, Store};
+use crate::effects::ShardEffects;
 use crate::movers::migration::Migrations;
-use crate::output::Output;
 use crate::reports::{MigrationError, MigrationEvent};
 
 /// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
@@ -26,7 +26,7 @@ impl Migrations {
         &mut self,
         store: &mut Store,
         order: member::MigrateOut,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let (id, tablet) = (order.migration_id, order.tablet);
         let outgoing = self.outgoing.as_ref();
@@ -104,7 +104,12 @@ impl Migrations {
     }
 
     /// The target has everything and has made it durable: nothing of the tablet is answered here any more.
-    pub fn stop_tablet(&mut self, store: &mut Store, migration_id: u64, out: &mut impl Output) {
+    pub fn stop_tablet(
+        &mut self,
+        store: &mut Store,
+        migration_id: u64,
+        out: &mut impl ShardEffects,
+    ) {
         let outgoing = self.outgoing.as_mut();
         let Some(outgoing) = outgoing.filter(|one| one.id == migration_id && one.has_ended) else {
             return failed(migration_id, MigrationError::NotFrozen, out);
@@ -132,7 +137,7 @@ impl Migrations {
         &mut self,
         store: &mut Store,
         error: MigrationError,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         if let Some(outgoing) = &self.outgoing {
             failed(outgoing.id, error, out);
@@ -150,7 +155,7 @@ impl Migrations {
     }
 
     /// Writes go first: what waits to be read is given to the cleaner when nothing else is left for it.
-    pub(super) fn tend_outgoing(&mut self, store: &mut Store, out: &mut impl Output) {
+    pub(super) fn tend_outgoing(&mut self, store: &mut Store, out: &mut impl ShardEffects) {
         let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| !outgoing.is_stopped) && store.log.pin_hinders() {
             self.fail_outgoing(store, MigrationError::SourceFull, out);
@@ -265,12 +270,12 @@ fn belongs(entry: &RawEntry<'_>, tablet: &TabletRange) -> bool {
     let (table_id, hash) = match entry.kind {
         Kind::Object => {
             let object = ObjectView::of(entry).expect(WROTE);
-            let place = Place::of(object.table_id, object.primary_key);
+            let place = HashedKey::of(object.table_id, object.primary_key);
             (place.table_id, place.hash)
         }
         Kind::Tombstone => {
             let tombstone: Tombstone<'_> = entry.decode().expect(WROTE);
-            let place = Place::of(tombstone.table_id, tombstone.key);
+            let place = HashedKey::of(tombstone.table_id, tombstone.key);
             (place.table_id, place.hash)
         }
         Kind::RpcResult if is_planted(Bug::ForgetMigratedResult) => return false,

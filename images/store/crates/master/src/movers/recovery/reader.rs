@@ -10,7 +10,7 @@ use wire::member::TabletRange;
 use wire::peer::ReadEntries;
 
 use super::source::Source;
-use crate::output::{Channel, Output};
+use crate::effects::{Channel, ShardEffects};
 
 /// Bytes of entries that are asked for at once, and the same as a part of a segment: in stores with small segments, as simulated ones have, these
 /// come in several pieces as well.
@@ -26,10 +26,10 @@ const SLOW: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub(super) struct Reader(BTreeMap<ServerId, Link>);
+pub(super) struct Reader(BTreeMap<ServerId, BackupConnection>);
 
 #[derive(Default)]
-struct Link {
+struct BackupConnection {
     is_up: bool,
     last_nonce: u64,
     under_way: Vec<Piece>,
@@ -75,11 +75,11 @@ impl Reader {
         (backup, locator): (ServerId, &str),
         wanted: &Wanted<'_>,
         source: Source,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let link = self.0.entry(backup).or_insert_with(|| {
             out.connect_backup(Channel::Recovery, backup, locator);
-            Link::default()
+            BackupConnection::default()
         });
         trace::record(Event::RecoveryAsked, source.replica.segment_id);
         let mut request = Vec::new();
@@ -105,7 +105,7 @@ impl Reader {
         link.send_waiting(backup, out);
     }
 
-    pub fn connected(&mut self, backup: ServerId, out: &mut impl Output) {
+    pub fn connected(&mut self, backup: ServerId, out: &mut impl ShardEffects) {
         if let Some(link) = self.0.get_mut(&backup) {
             link.is_up = true;
             link.send_waiting(backup, out);
@@ -119,7 +119,7 @@ impl Reader {
     }
 
     /// Ends a connection; what was under way on it.
-    pub fn disconnect(&mut self, backup: ServerId, out: &mut impl Output) -> Vec<Piece> {
+    pub fn disconnect(&mut self, backup: ServerId, out: &mut impl ShardEffects) -> Vec<Piece> {
         if self.0.contains_key(&backup) {
             out.disconnect_backup(Channel::Recovery, backup);
         }
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// Nothing more is to be read.
-    pub fn close(&mut self, out: &mut impl Output) {
+    pub fn close(&mut self, out: &mut impl ShardEffects) {
         // Every tick comes here.
         if self.0.is_empty() {
             return;
@@ -177,8 +177,8 @@ impl Reader {
     }
 }
 
-impl Link {
-    fn send_waiting(&mut self, backup: ServerId, out: &mut impl Output) {
+impl BackupConnection {
+    fn send_waiting(&mut self, backup: ServerId, out: &mut impl ShardEffects) {
         if !self.is_up {
             return;
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Recoveries {
-    pub fn source_connected(&mut self, backup: ServerId, out: &mut impl Output) {
+    pub fn source_connected(&mut self, backup: ServerId, out: &mut impl ShardEffects) {
         self.reader.connected(backup, out);
     }
 
@@ -13,7 +13,7 @@ impl Recoveries {
         backups: &KnownBackups,
         now: Time,
         backup: ServerId,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let pieces = self.reader.disconnected(backup);
         self.not_read(pieces, backup, SourceError::Disconnected);
@@ -26,7 +26,7 @@ impl Recoveries {
         store: &mut Store,
         backups: &KnownBackups,
         now: Time,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let mut lost = self.reader.backups();
         lost.retain(|&backup| backups.locator(backup).is_none());
@@ -59,7 +59,7 @@ impl Recoveries {
         now: Time,
         (backup, nonce): (ServerId, u64),
         payload: &[u8],
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some(piece) = self.reader.answered(backup, nonce) else {
             return;
@@ -107,7 +107,7 @@ impl Recoveries {
         recovery_id: u64,
         mut read: Read,
         data: Vec<u8>,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let Some(at) = self.position(recovery_id) else {
             return;
@@ -150,7 +150,7 @@ impl Recoveries {
         store: &mut Store,
         backups: &KnownBackups,
         now: Time,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) -> Time {
         if self.active.iter().all(|one| one.is_complete) {
             self.reader.close(out);
@@ -173,7 +173,13 @@ impl Recoveries {
     }
 
     /// Begins to replay, unless that has begun or something is in the way.
-    fn begin_recovery(&mut self, store: &mut Store, now: Time, id: u64, out: &mut impl Output) {
+    fn begin_recovery(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        id: u64,
+        out: &mut impl ShardEffects,
+    ) {
         let Some(at) = self.position(id) else {
             return;
         };
@@ -197,7 +203,7 @@ impl Recoveries {
     }
 
     /// Replays some pieces, of all recoveries in turn; those that wait for memory try it again with each tick.
-    fn replay_kept(&mut self, store: &mut Store, now: Time, out: &mut impl Output) {
+    fn replay_kept(&mut self, store: &mut Store, now: Time, out: &mut impl ShardEffects) {
         let mut left = PIECES_AT_ONCE;
         let kept = |one: &Recovery| one.kept.len().min(PIECES_AT_ONCE) + 1;
         let most: usize = self.active.iter().map(kept).sum();
@@ -226,7 +232,13 @@ impl Recoveries {
         }
     }
 
-    fn lose_patience(&mut self, store: &mut Store, now: Time, id: u64, out: &mut impl Output) {
+    fn lose_patience(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        id: u64,
+        out: &mut impl ShardEffects,
+    ) {
         if let Some(at) = self.position(id)
             && let Some(since) = self.active[at].starving_since
             && since + PATIENCE_FOR_MEMORY <= now
@@ -242,7 +254,7 @@ impl Recoveries {
         store: &mut Store,
         backups: &KnownBackups,
         now: Time,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let mut at = 0;
         while at < self.active.len() {
@@ -286,7 +298,7 @@ impl Recoveries {
         store: &mut Store,
         now: Time,
         at: usize,
-        out: &mut impl Output,
+        out: &mut impl ShardEffects,
     ) {
         let recovery = &mut self.active[at];
         let Some(replay) = &mut recovery.replay else {

@@ -54,7 +54,7 @@ struct FromBackup {
     released: Vec<Inventory>,
 }
 
-impl backup::Output for FromBackup {
+impl backup::BackupEffects for FromBackup {
     fn answer(&mut self, _to: ReplyTo, answer: Answer) {
         self.answers.push(answer);
     }

@@ -90,7 +90,7 @@ impl Segment {
 #[derive(Default)]
 struct Silence;
 
-impl backup::Output for Silence {
+impl backup::BackupEffects for Silence {
     fn answer(&mut self, _: ReplyTo, answer: wire::peer::Answer) {
         assert_eq!(answer.status, Status::Ok);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::state::objects::{Answer, ChunkId, Ending, Name, Request};
+use coordinator::state::objects::{ChunkId, Ending, Name, ObjectResponse, Request};
 
 use super::{Desk, SECOND, at, server, value, with_chunks};
 
@@ -214,7 +214,7 @@ fn a_sweep_that_fails_is_said_and_begun_again() {
     }
     let (id, request) = desk.only();
     assert_eq!(request, Request::Delete(orphan));
-    desk.answer(id, Answer::Failed("forbidden".to_owned()));
+    desk.answer(id, ObjectResponse::Failed("forbidden".to_owned()));
     let trouble = desk.keeper.troubles().remove(0);
     assert_eq!(
         (trouble.doing, trouble.why.as_str()),

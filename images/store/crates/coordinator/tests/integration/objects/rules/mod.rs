@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use base::time::Time;
 use coordinator::state::objects::{
-    Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
+    ChunkId, Ending, Keeper, KeeperEffect, ObjectResponse, Position, Request, RequestId, Settings,
+    Tuning,
 };
 use coordinator::state::{Changes, Pair};
 
@@ -70,22 +71,22 @@ impl Desk {
     }
 
     fn take(&mut self) {
-        while let Some(output) = self.keeper.take_output() {
-            assert_eq!(self.ended, None, "nothing comes after the end: {output:?}");
-            match output {
-                Output::Request(id, request) => self.open.push((id, request)),
-                Output::Loaded { pairs, .. } => {
+        while let Some(effect) = self.keeper.take_effect() {
+            assert_eq!(self.ended, None, "nothing comes after the end: {effect:?}");
+            match effect {
+                KeeperEffect::Request(id, request) => self.open.push((id, request)),
+                KeeperEffect::Loaded { pairs, .. } => {
                     let pairs = pairs.into_iter().map(|pair| (pair.key, pair.value));
                     self.loaded = Some(pairs.collect());
                 }
-                Output::Empty => panic!("nobody awaits a seed here"),
-                Output::Committed(number) => self.committed = number,
-                Output::Ended(ending, text) => self.ended = Some((ending, text)),
+                KeeperEffect::Empty => panic!("nobody awaits a seed here"),
+                KeeperEffect::Committed(number) => self.committed = number,
+                KeeperEffect::Ended(ending, text) => self.ended = Some((ending, text)),
             }
         }
     }
 
-    fn answer(&mut self, id: RequestId, answer: Answer) {
+    fn answer(&mut self, id: RequestId, answer: ObjectResponse) {
         self.open.retain(|(open, _)| *open != id);
         self.keeper.answered(self.now, id, answer);
         self.take();
@@ -132,8 +133,8 @@ impl Desk {
     }
 }
 
-fn failed() -> Answer {
-    Answer::Failed("timed out".to_owned())
+fn failed() -> ObjectResponse {
+    ObjectResponse::Failed("timed out".to_owned())
 }
 
 fn put(key: &str, value: &str) -> Changes {

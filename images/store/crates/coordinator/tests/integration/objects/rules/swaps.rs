@@ -3,7 +3,7 @@
 use coordinator::state::Changes;
 use coordinator::state::objects::format::Root;
 use coordinator::state::objects::testing::Pairs;
-use coordinator::state::objects::{Answer, Ending, Name, Request, Version};
+use coordinator::state::objects::{Ending, Name, ObjectResponse, Request, Version};
 
 use super::{Desk, SECOND, failed, put, server, value};
 
@@ -190,9 +190,9 @@ fn a_takeover_gives_way_to_one_that_was_faster() {
 fn answers_that_nobody_waits_for_are_ignored_and_wrong_ones_are_failures() {
     let mut server = server();
     let mut desk = Desk::start(1);
-    desk.answer(99, Answer::NotFound);
+    desk.answer(99, ObjectResponse::NotFound);
     let (id, _) = desk.only();
-    desk.answer(id, Answer::Listed(Vec::new()));
+    desk.answer(id, ObjectResponse::Listed(Vec::new()));
     assert!(
         desk.keeper.troubles()[0]
             .why
@@ -201,7 +201,7 @@ fn answers_that_nobody_waits_for_are_ignored_and_wrong_ones_are_failures() {
     desk.pass(SECOND);
     let (id, request) = desk.only();
     desk.answer(id, server.execute(&request, 0).0);
-    desk.answer(id, Answer::Done(Version("1".to_owned())));
+    desk.answer(id, ObjectResponse::Done(Version("1".to_owned())));
     desk.serve(&mut server);
     assert!(desk.loaded.is_some());
     let bytes = server.objects[&Name::Root].1.clone();

@@ -110,7 +110,7 @@ fn write_elsewhere(life: &mut Original, count: usize) {
 fn check_segments(heir: &Heir) {
     let store = &heir.life.store;
     for key in 0..KEYS {
-        if let Some(at) = store.look_up(&Place::of(TABLE, &[key])).object {
+        if let Some(at) = store.look_up(&HashedKey::of(TABLE, &[key])).object {
             let segment_id = store.log.segment_id_of(at);
             assert!(segment_id >= heir.replay.from_segment(), "key {key}");
         }

@@ -22,7 +22,7 @@ pub enum Channel {
 pub type Lender<'l> = dyn Fn(u64, usize) -> Option<&'l [u8]> + 'l;
 
 /// Where a shard's words go. The driver writes them straight into its buffers.
-pub trait Output {
+pub trait ShardEffects {
     /// Answers a request; the parts, one behind the other, are one payload.
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]);
     /// As `reply`, with `head` and what the shard keeps where it is until [`crate::Shard::returned`] is told this token: `length` bytes that

@@ -46,8 +46,8 @@ fn one_that_is_reached_again_is_sent_everything_once_more() {
             world.slow_backup(world.backups_of_head()[0], 1_000_000);
             world.pass(Duration::from_millis(200));
         }
-        let ghosts = &world.replicator.floor.ghosts;
-        let is_discarded = ghosts.iter().any(|ghost| ghost.discarded.is_some());
+        let orphans = &world.replicator.floor.orphans;
+        let is_discarded = orphans.iter().any(|orphan| orphan.discarded.is_some());
         assert_eq!(is_discarded, is_bare);
         for backup in world.infos() {
             world.slow_backup(backup.id, 0);

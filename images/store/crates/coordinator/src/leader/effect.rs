@@ -4,7 +4,7 @@ use crate::outbox;
 use crate::state::objects::{Ending, Request, RequestId};
 
 /// What a leader tells its driver. `A` is the driver's own, see [`super::Leader::defer`].
-pub type Output<A> = outbox::Output<A, News>;
+pub type LeaderEffect<A> = outbox::Effect<A, News>;
 
 /// What concerns the state in objects, and the leadership.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::time::Time;
 use bytes::Bytes;
-use client_core::{Client, OperationId, Outcome, Output, Owned};
+use client_core::{Client, ClientEffects, OperationId, Outcome, Owned};
 use net::{Address, CloseReason, Handler, Io, Target};
 use trace::Event;
 use wire::locator::Locator;
@@ -16,7 +16,7 @@ use crate::Error;
 pub(crate) type Ended = Result<Owned, client_core::Error>;
 
 /// The state machine and its connections.
-pub(crate) struct Link {
+pub(crate) struct ClientDriver {
     core: Client,
     sessions: Sessions,
     pub(crate) results: Results,
@@ -124,9 +124,9 @@ impl Sessions {
     }
 }
 
-impl Link {
-    pub(crate) fn new(core: Client, coordinator: &str) -> Link {
-        Link {
+impl ClientDriver {
+    pub(crate) fn new(core: Client, coordinator: &str) -> ClientDriver {
+        ClientDriver {
             core,
             sessions: Sessions::default(),
             results: Results::default(),
@@ -162,7 +162,7 @@ impl Link {
         self.overdue = false;
     }
 
-    /// [`Link::is_overdue`] is to say so from this time on.
+    /// [`ClientDriver::is_overdue`] is to say so from this time on.
     pub(crate) fn look_up_at(&mut self, at: Time) {
         self.deadline = at;
         self.overdue = false;
@@ -218,7 +218,7 @@ impl Link {
     }
 
     fn split<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut Client, Actions<'a>) {
-        let Link {
+        let ClientDriver {
             core,
             sessions,
             results,
@@ -235,7 +235,7 @@ impl Link {
     }
 }
 
-impl Handler for Link {
+impl Handler for ClientDriver {
     fn opened(&mut self, now: Time, connection: u64, _listener: Option<usize>, io: &mut Io) {
         self.problem = None;
         if let Some(session) = self.sessions.session(connection) {
@@ -296,7 +296,7 @@ pub struct Actions<'a> {
     results: &'a mut Results,
 }
 
-impl Output for Actions<'_> {
+impl ClientEffects for Actions<'_> {
     fn connect(&mut self, session: u64, locator: &str) {
         // A locator that cannot be read fails like a name that does not exist.
         let target = Locator::parse(locator)

@@ -7,7 +7,7 @@ use wire::rpc::RetryResponse;
 use crate::reports::CoordinatorEvent;
 
 /// What a driver does for the coordinator.
-pub trait Output {
+pub trait CoordinatorEffects {
     /// Sends a response to a client. Does nothing if the connection is gone.
     fn reply(&mut self, to: ReplyTo, payload: &[u8]);
     /// Sends a message to the shard on this member connection.
@@ -21,12 +21,17 @@ pub trait Output {
 }
 
 /// Says something to the shard on a member connection.
-pub(crate) fn send(connection: u64, kind: coordinator::Kind, out: &mut impl Output) {
+pub(crate) fn send(connection: u64, kind: coordinator::Kind, out: &mut impl CoordinatorEffects) {
     out.send_member(connection, ToShard::from(kind));
 }
 
 /// Says why, and ends the session.
-pub(crate) fn refuse(connection: u64, reason: RefusedReason, text: String, out: &mut impl Output) {
+pub(crate) fn refuse(
+    connection: u64,
+    reason: RefusedReason,
+    text: String,
+    out: &mut impl CoordinatorEffects,
+) {
     let refused = Refused {
         reason: reason.into(),
         text,

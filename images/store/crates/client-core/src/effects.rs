@@ -5,7 +5,7 @@ use crate::operation_id::OperationId;
 use crate::outcome::Outcome;
 
 /// What a driver does for the client.
-pub trait Output {
+pub trait ClientEffects {
     /// Opens a connection to one locator of [`crate::Config::protocols`]; answered by [`crate::Client::connected`] or
     /// [`crate::Client::disconnected`]. A session whose connection failed may be asked to connect again, elsewhere.
     fn connect(&mut self, session: u64, locator: &str);

@@ -12,18 +12,18 @@ use base::time::Time;
 use log::Log;
 use wire::peer::{Held, Listed};
 
-use crate::Output;
+use crate::ReplicationEffects;
 use crate::backup::Backup;
 use crate::event::ReplicationEvent;
 use crate::replicator::Replicator;
 use crate::segment::{Replica, Segment};
 
-/// Strays of each backup that are looked at at a time.
+/// Unknown replicas of each backup that are looked at at a time.
 const STEP: usize = 64;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What becomes of a stray.
+/// What becomes of an unknown replica.
 enum Verdict {
     /// It is as good as a replica that was just made.
     Adopt {
@@ -37,18 +37,23 @@ enum Verdict {
 
 impl Replicator {
     /// A backup has said what it holds. Nothing else was sent to it on this connection before.
-    pub(crate) fn listed(&mut self, id: ServerId, replicas: Vec<Listed>, out: &mut impl Output) {
-        let mut strays: BTreeMap<u64, Held> = replicas
+    pub(crate) fn listed(
+        &mut self,
+        id: ServerId,
+        replicas: Vec<Listed>,
+        out: &mut impl ReplicationEffects,
+    ) {
+        let mut unknown: BTreeMap<u64, Held> = replicas
             .into_iter()
             .map(|listed| (listed.segment_id, listed.held))
             .collect();
-        if self.has_namesake(&strays) {
+        if self.has_namesake(&unknown) {
             self.is_deposed = true;
             return out.report(ReplicationEvent::IdGivenOutTwice { backup: id });
         }
-        for (segment_id, is_there) in self.compare(id, &strays) {
+        for (segment_id, is_there) in self.compare(id, &unknown) {
             if is_there {
-                strays.remove(&segment_id);
+                unknown.remove(&segment_id);
             } else {
                 out.report(ReplicationEvent::ReplicaGone {
                     backup: id,
@@ -58,7 +63,7 @@ impl Replicator {
             }
         }
         let holds = |segment_id| {
-            let held: Option<&Held> = strays.get(&segment_id);
+            let held: Option<&Held> = unknown.get(&segment_id);
             held.is_some_and(|held| *held != Held::Nothing)
         };
         self.floor.listed(id, holds);
@@ -66,19 +71,19 @@ impl Replicator {
             return;
         };
         backup.interruptions.end();
-        for (&segment_id, held) in &strays {
+        for (&segment_id, held) in &unknown {
             match held {
                 Held::Nothing => backup.free(segment_id),
                 Held::Closed { .. } => backup.do_not_free(segment_id),
                 Held::OpenHead => {}
             }
         }
-        strays.retain(|segment_id, _| !backup.is_freeing(*segment_id));
-        backup.strays = strays;
+        unknown.retain(|segment_id, _| !backup.is_freeing(*segment_id));
+        backup.unknown = unknown;
         backup.is_listed = true;
         backup.was_tried = true;
-        self.ghosts_again(id);
-        self.strays_at = Time::ZERO;
+        self.orphans_again(id);
+        self.unknown_at = Time::ZERO;
     }
 
     /// Whether another server had this log's id before: there are segments that this one has not come to. As long as nothing was acknowledged here,
@@ -106,34 +111,34 @@ impl Replicator {
         known.map(is_there).collect()
     }
 
-    /// When to look at strays, if there are any.
-    pub(crate) fn strays_due(&self) -> Time {
-        let has_strays = self
+    /// When to look at unknown replicas, if there are any.
+    pub(crate) fn unknown_due(&self) -> Time {
+        let has_unknown = self
             .backups
             .values()
-            .any(|backup| !backup.strays.is_empty());
-        if has_strays {
-            self.strays_at
+            .any(|backup| !backup.unknown.is_empty());
+        if has_unknown {
+            self.unknown_at
         } else {
             Time::NEVER
         }
     }
 
-    /// Decides about some strays, now and then.
-    pub(crate) fn claim_strays(&mut self, now: Time, log: &Log) {
-        if now < self.strays_due() {
+    /// Decides about some unknown replicas, now and then.
+    pub(crate) fn claim_unknown(&mut self, now: Time, log: &Log) {
+        if now < self.unknown_due() {
             return;
         }
-        self.strays_at = now + PAUSE;
+        self.unknown_at = now + PAUSE;
         // It takes a while to read a segment.
         let mut may_compute = true;
-        let with_strays = |backup: &&mut Backup| !backup.strays.is_empty();
-        let backups = self.backups.values_mut().filter(with_strays);
+        let with_unknown = |backup: &&mut Backup| !backup.unknown.is_empty();
+        let backups = self.backups.values_mut().filter(with_unknown);
         let looked_at: Vec<_> = backups
-            .map(|backup| (backup.id(), backup.next_strays(STEP)))
+            .map(|backup| (backup.id(), backup.next_unknown(STEP)))
             .collect();
-        for (id, strays) in looked_at {
-            for (segment_id, held) in strays {
+        for (id, unknown) in looked_at {
+            for (segment_id, held) in unknown {
                 self.know_complete(segment_id, log, &mut may_compute);
                 self.claim(id, segment_id, held);
             }
@@ -148,14 +153,14 @@ impl Replicator {
         match verdict {
             Verdict::Keep => {}
             Verdict::Free => {
-                backup.strays.remove(&segment_id);
+                backup.unknown.remove(&segment_id);
                 backup.free(segment_id);
             }
             Verdict::Adopt { bytes, crc } => {
-                backup.strays.remove(&segment_id);
+                backup.unknown.remove(&segment_id);
                 backup.replica_count += 1;
                 // Closed, no recovery takes it for the newest head.
-                self.floor.lay(segment_id, id);
+                self.floor.take_orphan(segment_id, id);
                 if let Some(segment) = self.segments.get_mut(&segment_id) {
                     segment.replicas.push(Replica::found(id, bytes, crc));
                 }
@@ -167,7 +172,7 @@ impl Replicator {
     fn verdict(&self, id: ServerId, segment_id: u64, held: Held) -> Verdict {
         // What was given up as an open head is freed when the floor is above it, but for what turns out to be complete and is needed.
         match self.judge(id, segment_id, held) {
-            Verdict::Free if self.floor.has_ghost(segment_id, id) => Verdict::Keep,
+            Verdict::Free if self.floor.has_orphan(segment_id, id) => Verdict::Keep,
             verdict => verdict,
         }
     }
@@ -191,7 +196,7 @@ impl Replicator {
                 Some(_) if self.lacks_replica_on_host_of(id, segment_id) => {
                     Verdict::Adopt { bytes, crc }
                 }
-                Some(_) if self.is_safe_without_strays(segment) => Verdict::Free,
+                Some(_) if self.is_safe_without_unknown(segment) => Verdict::Free,
                 Some(_) => Verdict::Keep,
             },
         }
@@ -211,7 +216,7 @@ impl Replicator {
     }
 
     /// Whether as many replicas as are wanted are complete, on backups that stay, can be reached, and have said so.
-    fn is_safe_without_strays(&self, segment: &Segment) -> bool {
+    fn is_safe_without_unknown(&self, segment: &Segment) -> bool {
         self.safe(segment).len() >= self.config.replicas
     }
 
