@@ -332,6 +332,9 @@ type member struct {
 	State  string `json:"state"`
 	Shards []struct {
 		ServerID string `json:"serverId"`
+		Backup   struct {
+			StalledReason string `json:"stalledReason"`
+		} `json:"backup"`
 	} `json:"shards"`
 }
 

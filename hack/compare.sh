@@ -2,7 +2,8 @@
 # Compares two builds of the store's programs on this machine. For each pair both are started, and take turns at each measurement; the pair
 # gives a ratio for each.
 #
-# usage: hack/compare.sh OLD NEW [PAIRS]     folders with coordinator, server and clusterperf; 10 pairs unless told
+# usage: hack/compare.sh [--durable] OLD NEW [PAIRS]     folders with coordinator, server and clusterperf; 10 pairs unless told
+#   --durable                compares writes with three copies instead, buffered and flushed: stores of four servers with files in .build/bench
 #   RCBOX_BENCH_SECONDS=1    how long each throughput is measured
 #   RCBOX_BENCH_ROUNDS=3     how often each measurement is made in a pair: the best counts, for others only make a measurement worse
 #   RCBOX_BENCH_PORT=23100   of the first coordinator; up to 1,800 above it are used
@@ -13,8 +14,13 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+WHAT=undurable
+if [[ ${1:-} == --durable ]]; then
+	WHAT=durable
+	shift
+fi
 (($# >= 2)) || {
-	sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 OLD=$(realpath "$1") NEW=$(realpath "$2") PAIRS=${3:-10}
@@ -92,6 +98,50 @@ both() {
 	end
 }
 
+# serve_durable NAME DURABILITY: a store of four servers that share all processors, so none of them polls.
+serve_durable() {
+	local programs=${PROGRAMS[$1]} port=${PORTS[$1]} number
+	start "$1.coordinator" "$programs/coordinator" -C "tcp:host=127.0.0.1,port=$port" --httpListen "127.0.0.1:$((port + 300))"
+	for number in 0 1 2 3; do
+		start "$1.server.$number" "$programs/server" -C "tcp:host=127.0.0.1,port=$port" \
+			-L "tcp:host=127.0.0.1,port=$((port + 1000 + number))" --member "m$number" --hostId "h$number" -r 3 -t 200 --segmentFrames 200 \
+			-f "$WORK/$1.$number.frames" --durability "$2" --pollMicros 0 --httpListen "127.0.0.1:$((port + 1300 + number))"
+	done
+	for number in 0 1 2 3; do
+		wait_until 60 ready $((port + 1300 + number)) || die "the store did not get ready; see $WORK/$1.server.$number.log"
+	done
+}
+
+# both_durable NAME NAME
+both_durable() {
+	local durability round name
+	for durability in buffered flushed; do
+		for name in "$@"; do
+			serve_durable "$name" "$durability"
+		done
+		for ((round = 1; round <= ROUNDS; round++)); do
+			for name in "$@"; do
+				perf "$name" "$durability.write.$round" --tcp --size 100 --count 3000 writeDistRandom
+			done
+		done
+		end
+		rm -f "$WORK"/*.frames
+	done
+}
+
+# least NAME DURABILITY FIELD
+least() { jq -s "[.[].tests[0].results[0].$3] | min" "$WORK/$1.$2.write."*.json; }
+
+ratios_durable() {
+	local durability
+	for durability in buffered flushed; do
+		jq -n --arg durability "$durability" \
+			--argjson newmedian "$(least new "$durability" median_us)" --argjson oldmedian "$(least old "$durability" median_us)" \
+			--argjson newslow "$(least new "$durability" p99_us)" --argjson oldslow "$(least old "$durability" p99_us)" '
+			{ "\($durability): write, median": ($newmedian / $oldmedian), "\($durability): write, p99": ($newslow / $oldslow) }'
+	done
+}
+
 # best NAME WAY WHAT: the least median, or the highest rate.
 best() {
 	local name=$1 way=$2 what=$3 pick
@@ -120,12 +170,18 @@ mkdir -p "$WORK"
 for ((pair = 1; pair <= PAIRS; pair++)); do
 	info "pair $pair of $PAIRS" >&2
 	# Who comes first takes turns.
-	if ((pair % 2)); then
-		both old new
-	else
-		both new old
-	fi
-	ratios >>"$WORK/ratios.json"
+	order=(old new)
+	((pair % 2)) || order=(new old)
+	case $WHAT in
+	durable)
+		both_durable "${order[@]}"
+		ratios_durable >>"$WORK/ratios.json"
+		;;
+	undurable)
+		both "${order[@]}"
+		ratios >>"$WORK/ratios.json"
+		;;
+	esac
 done
 # shellcheck disable=SC2016 # jq's variables
 jq -s '[.[] | to_entries[]] | group_by(.key)

@@ -2138,6 +2138,8 @@ type BackupStorage struct {
 	SegmentBytes uint32 `protobuf:"varint,4,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
 	// Why it takes nothing new any more, for people; empty while all is well.
 	RetiredReason string `protobuf:"bytes,5,opt,name=retired_reason,json=retiredReason,proto3" json:"retired_reason,omitempty"`
+	// What its device takes too long for, for people; empty while all is well.
+	StalledReason string `protobuf:"bytes,6,opt,name=stalled_reason,json=stalledReason,proto3" json:"stalled_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2203,6 +2205,13 @@ func (x *BackupStorage) GetSegmentBytes() uint32 {
 func (x *BackupStorage) GetRetiredReason() string {
 	if x != nil {
 		return x.RetiredReason
+	}
+	return ""
+}
+
+func (x *BackupStorage) GetStalledReason() string {
+	if x != nil {
+		return x.StalledReason
 	}
 	return ""
 }
@@ -5034,14 +5043,15 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"MemoryFull\x12\x15\n" +
 	"\x06for_ms\x18\x01 \x01(\x04R\x05forMs\x12\x17\n" +
-	"\alast_ms\x18\x02 \x01(\x04R\x06lastMs\"\xbb\x01\n" +
+	"\alast_ms\x18\x02 \x01(\x04R\x06lastMs\"\xe2\x01\n" +
 	"\rBackupStorage\x12\x16\n" +
 	"\x06frames\x18\x01 \x01(\rR\x06frames\x12\x1f\n" +
 	"\vframes_free\x18\x02 \x01(\rR\n" +
 	"framesFree\x12%\n" +
 	"\x0eframes_damaged\x18\x03 \x01(\rR\rframesDamaged\x12#\n" +
 	"\rsegment_bytes\x18\x04 \x01(\rR\fsegmentBytes\x12%\n" +
-	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xee\x02\n" +
+	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\x12%\n" +
+	"\x0estalled_reason\x18\x06 \x01(\tR\rstalledReason\"\xee\x02\n" +
 	"\bRecovery\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +

@@ -309,6 +309,7 @@ func addBackup(sum *facts.Backup, backup *adminv1.BackupStorage) *facts.Backup {
 	sum.Damaged += int64(backup.GetFramesDamaged())
 	sum.SegmentBytes = int64(backup.GetSegmentBytes())
 	sum.Retired = orElse(sum.Retired, backup.GetRetiredReason())
+	sum.Stalled = orElse(sum.Stalled, backup.GetStalledReason())
 	return sum
 }
 

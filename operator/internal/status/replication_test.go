@@ -149,6 +149,9 @@ func replicatedStates() []told {
 		{"a storage has failed", func(s *scene) { s.plan.Masters[1].Reported.Backup.Retired = "write: no space left" }, []string{
 			degraded + "=True BackupsFailed: the storage of box-master-1 takes no more copies: write: no space left",
 		}},
+		{"a device has stopped", func(s *scene) { s.plan.Masters[1].Reported.Backup.Stalled = "a write is not over" }, []string{
+			degraded + "=True BackupsFailed: the storage of box-master-1 has stopped: a write is not over",
+		}},
 		{"copies are damaged", func(s *scene) { s.plan.Masters[1].Reported.Backup.Damaged = 2 }, []string{
 			degraded + "=True BackupsFailed: 2 of 100 frames of box-master-1 are damaged",
 		}},

@@ -64,6 +64,8 @@ type Backup struct {
 	// SegmentBytes is what a frame holds.
 	SegmentBytes int64
 	Retired      string
+	// Stalled is what its device takes too long for.
+	Stalled string
 }
 
 // MemberReport is one that the coordinator knows.

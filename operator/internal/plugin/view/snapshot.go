@@ -278,6 +278,9 @@ func stateUp(m *Member, reported *adminv1.Member, recorded *v1alpha1.MemberStatu
 		if retired := shard.GetBackup().GetRetiredReason(); retired != "" {
 			note = "takes no more copies: " + retired
 		}
+		if stalled := shard.GetBackup().GetStalledReason(); stalled != "" && note == "" {
+			note = "its storage has stopped: " + stalled
+		}
 		if damaged := shard.GetBackup().GetFramesDamaged(); damaged > 0 && note == "" {
 			note = count(uint64(damaged), "frame") + " with damaged copies"
 		}

@@ -9,23 +9,14 @@ use crate::backup::{Backup, BackupEffects};
 use crate::commit::Waiting;
 use crate::config::Durability;
 use crate::frame::Addition;
-use crate::storage::{Storage, StorageError};
+use crate::storage::Storage;
 
-/// Why an append was not taken.
-enum Refusal {
-    Answer(Status, u32),
-    Failed(StorageError),
-}
-
-impl From<StorageError> for Refusal {
-    fn from(error: StorageError) -> Refusal {
-        Refusal::Failed(error)
-    }
-}
+/// Why an append was not taken: what is answered, and how much is held.
+struct Refusal(Status, u32);
 
 impl<S: Storage> Backup<S> {
-    /// Puts data into a replica; see [`Append`]. The answer comes at once, or in `Flushed` mode with the end of a sync
-    /// that begins after this. Until then some 40 bytes are held, so the driver bounds the requests that a peer may have under way.
+    /// Puts data into a replica; see [`Append`]. The answer comes when it is written, or in `Flushed` mode with the end of a sync
+    /// that begins after that. Until then some 40 bytes are held, so the driver bounds the requests that a peer may have under way.
     ///
     /// What the replica holds already is passed over, and what follows it is behind the checksum, which is over all. An append that
     /// ends before what is held cannot be compared without reading, and is taken for one that came before.
@@ -37,43 +28,27 @@ impl<S: Storage> Backup<S> {
         out: &mut impl BackupEffects,
     ) {
         let log = append.replica.log;
+        self.device.now = now;
         let taken = self
             .may_write(log)
-            .map_err(|status| Refusal::Answer(status, 0))
+            .map_err(|status| Refusal(status, 0))
             .and_then(|()| self.take(append));
-        let answer = match taken {
+        match taken {
             Ok(bytes) => {
                 self.promise(now, log);
                 self.appends += 1;
                 trace::record(Event::AppendTaken, append.data.len() as u64);
-                if self.config.durability.is_flushed() {
-                    self.commit.waiting.push(Waiting { to, log, bytes });
-                    return;
-                }
-                Answer {
-                    status: Status::Ok,
-                    bytes,
+                match self.config.durability.is_flushed() {
+                    true => self.commit.waiting.push(Waiting { to, log, bytes }),
+                    false => self.answer_written((to, log, bytes), out),
                 }
             }
-            Err(Refusal::Answer(status, bytes)) => Answer { status, bytes },
-            Err(Refusal::Failed(error)) => {
-                self.retire(&error, out);
-                Answer {
-                    status: Status::Retired,
-                    bytes: 0,
-                }
-            }
-        };
-        out.answer(to, answer);
+            Err(Refusal(status, bytes)) => out.answer(to, Answer { status, bytes }),
+        }
     }
 
     /// Puts a whole replica into a frame of its own, for this server itself.
-    pub(crate) fn put_closed(
-        &mut self,
-        replica: ReplicaId,
-        data: &[u8],
-        out: &mut impl BackupEffects,
-    ) -> Result<(), Status> {
+    pub(crate) fn put_closed(&mut self, replica: ReplicaId, data: &[u8]) -> Result<(), Status> {
         let append = Append {
             replica,
             role: Role::Side,
@@ -83,14 +58,8 @@ impl<S: Storage> Backup<S> {
             data,
         };
         self.may_write(replica.log)?;
-        match self.take(&append) {
-            Ok(_) => Ok(()),
-            Err(Refusal::Answer(status, _)) => Err(status),
-            Err(Refusal::Failed(error)) => {
-                self.retire(&error, out);
-                Err(Status::Retired)
-            }
-        }
+        let taken = self.take(&append);
+        taken.map(|_| ()).map_err(|Refusal(status, _)| status)
     }
 
     /// The length of the replica afterwards.
@@ -98,7 +67,10 @@ impl<S: Storage> Backup<S> {
         let is_too_long = u64::from(append.offset) + append.data.len() as u64
             > u64::from(self.config.segment_bytes);
         if is_too_long {
-            return Err(Refusal::Answer(Status::Mismatch, 0));
+            return Err(Refusal(Status::Mismatch, 0));
+        }
+        if self.device.flight.is_full() {
+            return Err(Refusal(Status::Full, 0));
         }
         match self.replicas.get(&append.replica) {
             Some(&number) => self.go_on(number, append),
@@ -108,20 +80,22 @@ impl<S: Storage> Backup<S> {
 
     fn open_replica(&mut self, append: &Append<'_>) -> Result<u32, Refusal> {
         if append.offset != 0 {
-            return Err(Refusal::Answer(Status::Missing, 0));
+            return Err(Refusal(Status::Missing, 0));
         }
         // A frame is not taken for nothing: every segment begins with a digest.
         if append.data.is_empty() {
-            return Err(Refusal::Answer(Status::Mismatch, 0));
+            return Err(Refusal(Status::Mismatch, 0));
         }
         if crc32c::crc32c(append.data) != append.crc {
-            return Err(Refusal::Answer(Status::Mismatch, 0));
+            return Err(Refusal(Status::Mismatch, 0));
         }
-        let Some(&number) = self.free.first() else {
-            return Err(Refusal::Answer(Status::Full, 0));
+        // A master has its head elsewhere sooner if it is told at once, and not by silence.
+        let place = self.free.first().filter(|_| !self.is_late());
+        let Some(&number) = place else {
+            return Err(Refusal(Status::Full, 0));
         };
         let addition = self.addition(append, append.data);
-        self.frames[number].open(append.replica, append.role, addition, &mut self.device)?;
+        self.frames[number].open(append.replica, append.role, addition, &mut self.device);
         let was_free = self.free.remove(&number);
         let other = self.replicas.insert(append.replica, number);
         assert!(was_free && other.is_none(), "a replica has one frame");
@@ -133,15 +107,15 @@ impl<S: Storage> Backup<S> {
         let content = *self.frames[number].content().expect("a frame in use");
         let (held, end) = (content.bytes, append.end());
         if content.role != append.role || content.damage.is_some() {
-            return Err(Refusal::Answer(Status::Mismatch, 0));
+            return Err(Refusal(Status::Mismatch, 0));
         }
         if append.offset > held {
-            return Err(Refusal::Answer(Status::Missing, held));
+            return Err(Refusal(Status::Missing, held));
         }
         if end < held {
             // A segment does not get shorter.
             let status = if append.closes {
-                Err(Refusal::Answer(Status::Mismatch, held))
+                Err(Refusal(Status::Mismatch, held))
             } else {
                 Ok(held)
             };
@@ -152,11 +126,11 @@ impl<S: Storage> Backup<S> {
         if crc32c::crc32c_append(content.crc, fresh) != append.crc
             || content.closed && !fresh.is_empty()
         {
-            return Err(Refusal::Answer(Status::Mismatch, held));
+            return Err(Refusal(Status::Mismatch, held));
         }
         if is_change && !content.closed {
             let addition = self.addition(append, fresh);
-            self.frames[number].append(addition, &mut self.device)?;
+            self.frames[number].append(addition, &mut self.device);
             self.was_written(number, fresh.len());
         }
         Ok(end)

@@ -6,25 +6,32 @@ use base::bugs::{Bug, is_planted};
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::peer::{
-    Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
-    Status,
+    Answer, Free, Held, KeepAlive, List, Listed, Listing, ReplicaId, Role, SERVING_PROMISE, Status,
 };
 
 use crate::checkpoint::CHECKPOINT_LOG;
 use crate::commit::Commit;
+use crate::completing::Unwritten;
 use crate::config::Config;
 use crate::device::Device;
-use crate::event::BackupEvent;
+use crate::event::{BackupEvent, Stall};
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
 use crate::inventory::Inventory;
+use crate::reading::Jobs;
 use crate::record::Damage;
 use crate::storage::{Storage, StorageError};
 
 /// Where a backup's words go.
 pub trait BackupEffects {
-    /// Answers an append, a keep-alive or a free; each exactly once, unless the process ends before.
+    /// Answers an append, a keep-alive or a free. Each request is answered exactly once, unless the process ends before.
     fn answer(&mut self, to: ReplyTo, answer: Answer);
+    /// Answers [`Backup::read`].
+    fn data(&mut self, to: ReplyTo, status: Status, data: &[u8]);
+    /// Answers [`Backup::read_entries`]: with entries, and where to go on.
+    fn entries(&mut self, to: ReplyTo, status: Status, next_offset: u32, data: &[u8]);
+    /// Answers [`Backup::read_newest_checkpoint`]; `None`: there is none that is whole.
+    fn checkpoint(&mut self, bytes: Option<Vec<u8>>);
     /// Something has happened that belongs in the log.
     fn report(&mut self, event: BackupEvent);
     /// A log that [`Backup::begin_recovery`] asked for is fenced for ever, and its master's lease has run out.
@@ -49,6 +56,8 @@ pub struct Stats {
     pub syncs: u64,
     /// Why nothing new is accepted.
     pub retired: Option<String>,
+    /// What the storage takes too long for.
+    pub stalled: Option<&'static str>,
 }
 
 /// Frames on a storage, and who may write to them. Its driver calls [`Backup::tick`] after every batch of other calls, and at
@@ -68,6 +77,14 @@ pub struct Backup<S> {
     pub(crate) fencing: Fencing,
     /// Logs to release, each when so many syncs of the frames have been completed.
     pub(crate) recovering: BTreeMap<ServerId, u64>,
+    /// Logs that are released as soon as their open replicas have been looked at.
+    pub(crate) inspecting: BTreeSet<ServerId>,
+    /// What is here of fenced logs is being written once more.
+    pub(crate) is_rewriting: bool,
+    /// Answers to what is being written.
+    pub(crate) unwritten: Unwritten,
+    pub(crate) jobs: Jobs,
+    pub(crate) stalled: Option<Stall>,
     pub(crate) commit: Commit,
     pub(crate) opened_at: Time,
     /// To be reported at the next opportunity.
@@ -75,8 +92,8 @@ pub struct Backup<S> {
     pub(crate) retired: Option<String>,
     pub(crate) appends: u64,
     pub(crate) bytes_appended: u64,
-    /// Numbers of the whole ones, the newest last; `None`: nobody has looked yet.
-    pub(crate) checkpoints: Option<Vec<u64>>,
+    /// Numbers of the whole ones, the newest last.
+    pub(crate) checkpoints: Vec<u64>,
 }
 
 impl<S: Storage> Backup<S> {
@@ -100,44 +117,17 @@ impl<S: Storage> Backup<S> {
         out.answer(to, Answer { status, bytes: 0 });
     }
 
-    /// Gives a frame back, if the replica has one. The answer does not wait for a sync: a freed replica that a crash brings back is
-    /// below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
+    /// Gives a frame back, if the replica has one. The answer waits until that is written, and not for a sync: a freed replica that a crash brings
+    /// back is below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
     pub fn free(&mut self, free: Free, to: ReplyTo, out: &mut impl BackupEffects) {
         let replica = free.replica;
-        let status = match (self.may_write(replica.log), self.replicas.get(&replica)) {
-            (Err(status), _) => status,
-            (Ok(()), None) => Status::Ok,
-            (Ok(()), Some(&number)) => match self.free_frame(number) {
-                Ok(()) => Status::Ok,
-                Err(error) => {
-                    self.retire(&error, out);
-                    Status::Retired
-                }
-            },
-        };
-        out.answer(to, Answer { status, bytes: 0 });
-    }
-
-    /// Puts a piece of a replica's data into `out`, less than was asked for only at the replica's end. All data of the replica has been
-    /// compared with its checksum before; if that is wrong, the status is [`Status::Mismatch`], nothing is given out, and the
-    /// damage is named at the next [`Backup::tick`]. A retired backup answers as long as its storage does.
-    pub fn read(&mut self, read: &Read, out: &mut Vec<u8>) -> Status {
-        out.clear();
-        let Some(&number) = self.replicas.get(&read.replica) else {
-            return Status::Missing;
-        };
-        let frame = &mut self.frames[number];
-        let held = frame.content().map_or(0, |content| content.bytes);
-        let offset = read.offset.min(held);
-        out.resize(read.bytes.min(held - offset) as usize, 0);
-        match frame.read(offset, out, &mut self.device) {
-            Ok(()) => Status::Ok,
-            Err(damage) => {
-                out.clear();
-                self.name_damage(number, damage);
-                Status::Mismatch
-            }
+        if let Err(status) = self.may_write(replica.log) {
+            return out.answer(to, Answer { status, bytes: 0 });
         }
+        if let Some(&number) = self.replicas.get(&replica) {
+            self.free_frame(number);
+        }
+        self.answer_written((to, replica.log, 0), out);
     }
 
     /// All replicas of a log here, for its master. Of the closed ones it learns what they hold, once no crash takes that any more.
@@ -161,7 +151,10 @@ impl<S: Storage> Backup<S> {
     fn held(&self, number: u32) -> Held {
         let frame = &self.frames[number];
         let content = frame.content().expect("a frame in use");
-        let is_safe = !self.config.durability.is_flushed() || frame.newest_is_safe(&self.device);
+        let is_safe = match self.config.durability.is_flushed() {
+            true => frame.newest_is_safe(&self.device),
+            false => self.device.flight.has_ended(frame.written_by()),
+        };
         if content.damage.is_some() {
             Held::Nothing
         } else if content.closed && is_safe {
@@ -175,16 +168,15 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Its recovery is complete everywhere: all frames of the log are free.
-    pub fn forget_log(&mut self, log: ServerId, out: &mut impl BackupEffects) {
+    pub fn forget_log(&mut self, log: ServerId) {
         self.recovering.remove(&log);
+        self.inspecting.remove(&log);
+        if self.retired.is_some() {
+            return;
+        }
         let numbers: Vec<u32> = self.of_log(log).map(|(_, number)| number).collect();
         for number in numbers {
-            if self.retired.is_some() {
-                return;
-            }
-            if let Err(error) = self.free_frame(number) {
-                self.retire(&error, out);
-            }
+            self.free_frame(number);
         }
     }
 
@@ -220,6 +212,7 @@ impl<S: Storage> Backup<S> {
             bytes_appended: self.bytes_appended,
             syncs: self.device.syncs.completed,
             retired: self.retired.clone(),
+            stalled: self.stalled(),
             ..Stats::default()
         };
         for frame in self.frames.iter() {
@@ -288,10 +281,10 @@ impl<S: Storage> Backup<S> {
         })
     }
 
-    pub(crate) fn free_frame(&mut self, number: u32) -> Result<(), StorageError> {
+    pub(crate) fn free_frame(&mut self, number: u32) {
         let frame = &mut self.frames[number];
         let replica = frame.content().expect("a frame in use").replica;
-        frame.free(&mut self.device)?;
+        frame.free(&mut self.device);
         let removed = self.replicas.remove(&replica);
         assert_eq!(removed, Some(number), "the index has one frame per replica");
         // What power brings back must be whole: its data is overwritten when no crash can bring it back any more. Without power
@@ -303,7 +296,6 @@ impl<S: Storage> Backup<S> {
         };
         assert!(is_new, "a frame is freed once");
         self.commit.unsettled.insert(number);
-        Ok(())
     }
 
     pub(crate) fn name_damage(&mut self, number: u32, damage: Damage) {

@@ -43,6 +43,25 @@ impl Whole {
     }
 }
 
+/// Puts the parts together, in order; `None`: something is missing, or is none of this checkpoint.
+pub(crate) fn join_parts(parts: impl Iterator<Item = Option<Vec<u8>>>) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut expected = None;
+    for (part, piece) in (0..).zip(parts) {
+        let piece = piece?;
+        let (found, whole, data) = Whole::parse(&piece)?;
+        if found != part || *expected.get_or_insert(whole) != whole {
+            return None;
+        }
+        all.extend_from_slice(data);
+        if part + 1 >= whole.parts {
+            let is_sound = all.len() == whole.bytes as usize && crc32c::crc32c(&all) == whole.crc;
+            return is_sound.then_some(all);
+        }
+    }
+    None
+}
+
 pub(crate) fn replica(number: u64, part: u32) -> ReplicaId {
     ReplicaId {
         log: CHECKPOINT_LOG,

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use wire::peer::{Read, Status};
+use wire::peer::Status;
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
 use crate::checkpoint::{CHECKPOINT_LOG, HEADER_BYTES, MAX_PARTS, PART_BITS, Whole, replica};
+use crate::job::{Work, read_checkpoint};
+use crate::reader::Snapshot;
 use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
@@ -16,11 +18,7 @@ impl<S: Storage> Backup<S> {
     ///
     /// # Errors
     /// There are not enough free frames, or the storage takes nothing. The one before is still there.
-    pub fn keep_checkpoint(
-        &mut self,
-        bytes: &[u8],
-        out: &mut impl BackupEffects,
-    ) -> Result<u64, Status> {
+    pub fn keep_checkpoint(&mut self, bytes: &[u8]) -> Result<u64, Status> {
         self.may_write(CHECKPOINT_LOG)?;
         let part_bytes = (self.config.segment_bytes as usize)
             .checked_sub(HEADER_BYTES)
@@ -32,7 +30,7 @@ impl<S: Storage> Backup<S> {
             return Err(Status::Full);
         }
         let last = self.checkpoint_numbers().last().copied().unwrap_or(0);
-        self.free_superfluous_checkpoints(out)?;
+        self.free_superfluous_checkpoints();
         let (number, whole) = (
             last + 1,
             Whole {
@@ -45,27 +43,32 @@ impl<S: Storage> Backup<S> {
         for part in 0..whole.parts {
             let piece = pieces.next().unwrap_or_default();
             let data = [&whole.header(part), piece].concat();
-            if let Err(status) = self.put_closed(replica(number, part), &data, out) {
-                self.free_checkpoint(number, out)?;
+            if let Err(status) = self.put_closed(replica(number, part), &data) {
+                self.free_checkpoint(number);
                 return Err(status);
             }
         }
         self.commit.is_urgent = self.config.durability.is_flushed();
-        self.whole_checkpoints().push(number);
+        self.checkpoints.push(number);
         Ok(number)
     }
 
     /// Whether this checkpoint is as safe as the backup's acknowledgements are.
     pub fn checkpoint_is_kept(&self, number: u64) -> bool {
         self.retired.is_none()
-            && (!self.config.durability.is_flushed() || self.is_checkpoint_durable(number))
+            && match self.config.durability.is_flushed() {
+                true => self.is_checkpoint_durable(number),
+                false => self.is_checkpoint_written(number),
+            }
     }
 
-    /// The newest one that is whole.
-    pub fn newest_checkpoint(&mut self) -> Option<Vec<u8>> {
+    /// Reads the newest one that is whole. [`BackupEffects::checkpoint`] follows.
+    pub fn read_newest_checkpoint(&mut self) {
         let numbers = self.checkpoint_numbers();
-        let mut newest_first = numbers.into_iter().rev();
-        newest_first.find_map(|number| self.read_checkpoint(number))
+        let newest_first = numbers.into_iter().rev();
+        let candidates = newest_first.map(|number| self.parts(number)).collect();
+        let after = self.device.flight.submitted();
+        self.begin_job(after, Work::Checkpoint(candidates));
     }
 
     /// All that something is here of.
@@ -76,13 +79,18 @@ impl<S: Storage> Backup<S> {
             .collect()
     }
 
-    fn whole_checkpoints(&mut self) -> &mut Vec<u64> {
-        if self.checkpoints.is_none() {
-            let mut whole: Vec<u64> = self.checkpoint_numbers().into_iter().collect();
-            whole.retain(|&number| self.read_checkpoint(number).is_some());
-            self.checkpoints = Some(whole);
-        }
-        self.checkpoints.get_or_insert_default()
+    /// The frames of a checkpoint, in order.
+    fn parts(&self, number: u64) -> Vec<Snapshot> {
+        let frames = (0..).map_while(|part| self.replicas.get(&replica(number, part)));
+        let snapshots = frames.map_while(|&frame| self.frames[frame].snapshot());
+        snapshots.collect()
+    }
+
+    fn is_checkpoint_written(&self, number: u64) -> bool {
+        let parts = self.parts(number);
+        let flight = &self.device.flight;
+        let is_written = |part: &Snapshot| flight.has_ended(self.frames[part.number].written_by());
+        !parts.is_empty() && parts.iter().all(is_written)
     }
 
     pub(crate) fn is_checkpoint_durable(&self, number: u64) -> bool {
@@ -95,8 +103,8 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Of those that are whole the newest stays, and the newest that no crash takes.
-    fn free_superfluous_checkpoints(&mut self, out: &mut impl BackupEffects) -> Result<(), Status> {
-        let whole = self.whole_checkpoints().clone();
+    fn free_superfluous_checkpoints(&mut self) {
+        let whole = self.checkpoints.clone();
         let durable = whole.iter().rev();
         let durable = durable
             .copied()
@@ -104,53 +112,31 @@ impl<S: Storage> Backup<S> {
         let stay = [whole.last().copied(), durable];
         for number in self.checkpoint_numbers() {
             if !stay.contains(&Some(number)) {
-                self.free_checkpoint(number, out)?;
+                self.free_checkpoint(number);
             }
         }
-        self.whole_checkpoints()
+        self.checkpoints
             .retain(|&number| stay.contains(&Some(number)));
-        Ok(())
     }
 
-    fn free_checkpoint(&mut self, number: u64, out: &mut impl BackupEffects) -> Result<(), Status> {
+    fn free_checkpoint(&mut self, number: u64) {
         let parts = self.of_log(CHECKPOINT_LOG);
         let frames: Vec<u32> = parts
             .filter(|(replica, _)| replica.segment_id >> PART_BITS == number)
             .map(|(_, frame)| frame)
             .collect();
         for frame in frames {
-            if let Err(error) = self.free_frame(frame) {
-                self.retire(&error, out);
-                return Err(Status::Retired);
-            }
+            self.free_frame(frame);
         }
-        Ok(())
     }
 
-    fn read_checkpoint(&mut self, number: u64) -> Option<Vec<u8>> {
-        let mut all = Vec::new();
-        let mut piece = Vec::new();
-        let mut expected = None;
-        for part in 0.. {
-            let read = Read {
-                replica: replica(number, part),
-                offset: 0,
-                bytes: self.config.segment_bytes,
-            };
-            if self.read(&read, &mut piece) != Status::Ok {
-                return None;
-            }
-            let (found, whole, data) = Whole::parse(&piece)?;
-            if found != part || *expected.get_or_insert(whole) != whole {
-                return None;
-            }
-            all.extend_from_slice(data);
-            if part + 1 >= whole.parts {
-                let is_sound =
-                    all.len() == whole.bytes as usize && crc32c::crc32c(&all) == whole.crc;
-                return is_sound.then_some(all);
+    /// Which of those that are here are whole: when the storage is opened.
+    pub(crate) fn look_for_checkpoints(&mut self) {
+        for number in self.checkpoint_numbers() {
+            let parts = self.parts(number);
+            if read_checkpoint(parts, &mut self.device.reader()).is_some() {
+                self.checkpoints.push(number);
             }
         }
-        None
     }
 }

@@ -25,7 +25,39 @@ pub(crate) struct Commit {
     pub under_way: Option<Carried>,
 }
 
+/// A sync from when it is due: what is written from then on is left to the next one.
 pub(crate) struct Carried {
     pub waiting: Vec<Waiting>,
     pub frames: BTreeSet<u32>,
+    pub start: Start,
+}
+
+/// When a sync begins, or has begun.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    /// When writes up to this one have ended.
+    After(u64),
+    Since(Time),
+}
+
+impl Start {
+    /// Whether it waits for this write, or a later one.
+    pub fn waits_for(self, ticket: u64) -> bool {
+        matches!(self, Start::After(after) if after >= ticket)
+    }
+
+    pub fn since(self) -> Option<Time> {
+        match self {
+            Start::After(_) => None,
+            Start::Since(time) => Some(time),
+        }
+    }
+}
+
+impl Commit {
+    /// Whether a sync waits for this write, or a later one.
+    pub fn has_to_start(&self, ticket: u64) -> bool {
+        let carried = self.under_way.as_ref();
+        carried.is_some_and(|carried| carried.start.waits_for(ticket))
+    }
 }

@@ -93,10 +93,14 @@ impl Copies {
         (place, sequence)
     }
 
-    /// The newest is written once more where it is: twice, it would count as settled. The place, and its sequence number.
-    pub fn again(&mut self, syncs: &Syncs) -> (usize, u64) {
-        self.places[self.newest].written = syncs.begun;
+    /// Where the newest is, and its sequence number.
+    pub fn newest_place(&self) -> (usize, u64) {
         (self.newest, self.sequence())
+    }
+
+    /// The newest was written once more where it is: twice, it would count as settled.
+    pub fn again(&mut self, syncs: &Syncs) {
+        self.places[self.newest].written = syncs.begun;
     }
 
     /// Neither what is durable nor what a sync carries.

@@ -1,7 +1,7 @@
 //! What recoveries read: the entries of some tablets.
 //!
 //! A replica is compared with its checksum before anything of it is given out, once, however many read it. That, too, is done a piece at a time:
-//! the thread has other things to do.
+//! others wait for the disk as well.
 
 use core::ops::ControlFlow;
 
@@ -9,92 +9,65 @@ use base::ids::TableId;
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 use wire::hash::key_hash;
 use wire::member::TabletRange;
-use wire::peer::{Filter, ReadEntries, Role, Status};
+use wire::peer::{Filter, ReadEntries};
 
-use crate::backup::Backup;
-use crate::device::WalkError;
-use crate::event::BackupEvent;
+use crate::reader::{Reader, Snapshot, WalkError};
 use crate::record::Damage;
-use crate::storage::Storage;
+use crate::storage::Disk;
 
-/// Data that one call reads, about: less than a millisecond's work, whatever is in it.
+/// Data that one job reads, about: less than a millisecond's work, whatever is in it.
 const WORK_BYTES: u32 = 512 << 10;
-/// The same as a part of a frame, so that small ones take several calls, too.
+/// The same as a part of a frame, so that small ones take several jobs, too.
 const WORKS_OF_FRAME: u32 = 4;
 
 /// Why nothing is given out.
-enum Refusal {
+pub(crate) enum Refusal {
     Damaged(Damage),
     Malformed { offset: u32, error: EntryError },
 }
 
-impl<S: Storage> Backup<S> {
-    /// Puts entries of some tablets into `out`, whole and in the order of the segment, and answers where to go on: at the replica's length, all
-    /// is done. One call does a bounded amount of work, so there may be little in `out`, or nothing, before the end.
-    ///
-    /// All data of the replica has been compared with its checksum before, as for [`Backup::read`], and each entry is with its own: what
-    /// has rotted since is given out by nobody, and passed over by nobody. The status is then [`Status::Mismatch`], as it is for what is no
-    /// entry; the next [`Backup::tick`] names it. It is [`Status::Missing`] for what is not complete of a side segment.
-    pub fn read_entries(&mut self, read: &ReadEntries<'_>, out: &mut Vec<u8>) -> (Status, u32) {
-        out.clear();
-        let Some(&number) = self.replicas.get(&read.replica) else {
-            return (Status::Missing, 0);
-        };
-        let content = self.frames[number].content().expect("a frame in use");
-        // It ends anywhere in an entry, and no recovery needs it.
-        if content.role == Role::Side && !content.closed {
-            return (Status::Missing, 0);
+/// Entries that somebody asks for.
+pub(crate) struct Entries {
+    offset: u32,
+    bytes: u32,
+    wanted: Wanted,
+}
+
+impl Entries {
+    pub fn new(read: &ReadEntries<'_>) -> Entries {
+        Entries {
+            offset: read.offset,
+            bytes: read.bytes,
+            wanted: Wanted::new(&read.tablets),
         }
-        let refusal = match self.some_entries(number, read, out) {
-            Ok(next_offset) => return (Status::Ok, next_offset),
-            Err(refusal) => refusal,
-        };
-        out.clear();
-        match refusal {
-            Refusal::Damaged(damage) => self.name_damage(number, damage),
-            Refusal::Malformed { offset, error } => {
-                self.frames[number].doubt();
-                let replica = read.replica;
-                self.unreported.push(BackupEvent::NoEntryAt {
-                    frame: number,
-                    replica,
-                    offset,
-                    error,
-                });
-            }
-        }
-        (Status::Mismatch, 0)
     }
 
-    fn some_entries(
-        &mut self,
-        number: u32,
-        read: &ReadEntries<'_>,
+    /// Puts some of them into `out`, and answers where to go on.
+    pub fn read<D: Disk>(
+        &self,
+        frame: &mut Snapshot,
         out: &mut Vec<u8>,
+        reader: &mut Reader<'_, D>,
     ) -> Result<u32, Refusal> {
-        let work_bytes = WORK_BYTES.min(self.config.segment_bytes / WORKS_OF_FRAME);
-        let frame = &mut self.frames[number];
-        let compared = frame.verify_some(work_bytes, &mut self.device);
+        let work_bytes = WORK_BYTES.min(reader.layout.segment_bytes / WORKS_OF_FRAME);
+        let compared = frame.verify_some(work_bytes, reader);
         let (to_compare, work) = compared.map_err(Refusal::Damaged)?;
         if to_compare > 0 {
-            return Ok(read.offset);
+            return Ok(self.offset);
         }
-        let held = frame.content().map_or(0, |content| content.bytes);
-        let start = read.offset.min(held);
-        let wanted = Wanted::new(&read.tablets);
-        let most_bytes = read.bytes as usize;
-        let walked = self
-            .device
-            .walk(number, start..held, work_bytes - work, |entry| {
-                if !wanted.takes(entry)? {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                if !out.is_empty() && out.len() + entry.bytes.len() > most_bytes {
-                    return Ok(ControlFlow::Break(()));
-                }
-                out.extend_from_slice(entry.bytes);
-                Ok(ControlFlow::Continue(()))
-            });
+        let held = frame.content.bytes;
+        let start = self.offset.min(held);
+        let most_bytes = self.bytes as usize;
+        let walked = reader.walk(frame.number, start..held, work_bytes - work, |entry| {
+            if !self.wanted.takes(entry)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if !out.is_empty() && out.len() + entry.bytes.len() > most_bytes {
+                return Ok(ControlFlow::Break(()));
+            }
+            out.extend_from_slice(entry.bytes);
+            Ok(ControlFlow::Continue(()))
+        });
         walked.map_err(|error| match error {
             WalkError::Storage(_) => Refusal::Damaged(Damage::Unreadable),
             WalkError::Entry { offset, error } => Refusal::Malformed { offset, error },

@@ -51,6 +51,10 @@ pub enum BackupEvent {
     Retired {
         error: StorageError,
     },
+    /// The storage completes nothing.
+    Stalled(Stall),
+    /// It does again.
+    GoesOn,
     /// The fence of a log cannot be made durable.
     FenceNotWritten {
         log: ServerId,
@@ -69,6 +73,24 @@ pub enum BackupEvent {
     },
 }
 
+/// What the storage takes too long for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    Write,
+    Sync,
+    Job,
+}
+
+impl Stall {
+    pub fn text(self) -> &'static str {
+        match self {
+            Stall::Write => "a write has taken more than 1 s, and is not over",
+            Stall::Sync => "a sync has taken more than 3 s, and is not over",
+            Stall::Job => "a read has taken more than 1 s, and is not over",
+        }
+    }
+}
+
 impl BackupEvent {
     pub fn level(&self) -> Level {
         match self {
@@ -80,10 +102,12 @@ impl BackupEvent {
             | BackupEvent::FenceNotWritten { .. }
             | BackupEvent::LogNotSynced { .. }
             | BackupEvent::TooManyFences { .. } => Level::Error,
-            BackupEvent::CannotGrow { .. } | BackupEvent::TooManyRecoveries { .. } => {
-                Level::Warning
+            BackupEvent::CannotGrow { .. }
+            | BackupEvent::Stalled(_)
+            | BackupEvent::TooManyRecoveries { .. } => Level::Warning,
+            BackupEvent::FramesKept { .. } | BackupEvent::Grown { .. } | BackupEvent::GoesOn => {
+                Level::Notice
             }
-            BackupEvent::FramesKept { .. } | BackupEvent::Grown { .. } => Level::Notice,
         }
     }
 }
@@ -137,6 +161,12 @@ impl fmt::Display for BackupEvent {
                 "the storage has failed, nothing new is accepted and what it holds is copied elsewhere; \
                  replace it and restart this server: {error}"
             ),
+            BackupEvent::Stalled(stall) => write!(
+                f,
+                "the storage has stopped: {}; the copies that it was to take go to other servers; see that its device works",
+                stall.text()
+            ),
+            BackupEvent::GoesOn => f.write_str("the storage goes on"),
             BackupEvent::FenceNotWritten { log, error } => write!(
                 f,
                 "the storage cannot note that {log} is being recovered, so nothing of it is given out \

@@ -7,6 +7,9 @@ use base::ids::ServerId;
 
 use crate::backup::{Backup, BackupEffects};
 use crate::event::BackupEvent;
+use crate::job::Work;
+use crate::reader::Snapshot;
+use crate::record::Damage;
 use crate::storage::{Storage, StorageError};
 
 impl<S: Storage> Backup<S> {
@@ -34,39 +37,48 @@ impl<S: Storage> Backup<S> {
 
     /// The storage has failed, and perhaps with it the sync that was to carry what is here of fenced logs: it is written once more, and synced. Each time
     /// that somebody asks for one of them.
-    pub(crate) fn write_again(&mut self, out: &mut impl BackupEffects) {
+    pub(crate) fn write_again(&mut self) {
         let completed = self.device.syncs.completed;
         let recovering = self.recovering.iter();
         let waiting = recovering.filter(|&(_, &needed)| needed > completed);
         let logs: Vec<ServerId> = waiting.map(|(&log, _)| log).collect();
-        if logs.is_empty() || self.is_syncing() {
+        if logs.is_empty() || self.is_syncing() || self.is_rewriting {
             return;
         }
-        let frames = logs.iter().flat_map(|&log| self.unsafe_frames(log));
-        let frames: BTreeSet<u32> = frames.collect();
-        match self.rewrite(frames) {
-            Ok(()) => {
-                let begun = self.device.syncs.begun;
-                self.recovering.extend(logs.iter().map(|&log| (log, begun)));
-            }
-            Err(error) => self.cannot_sync(&error, out),
-        }
+        let numbers = logs.iter().flat_map(|&log| self.unsafe_frames(log));
+        let numbers: BTreeSet<u32> = numbers.collect();
+        let frames = numbers.iter();
+        let frames = frames.map(|&number| self.frames[number].again(&self.device));
+        let work = Work::Rewrite(frames.collect());
+        self.is_rewriting = true;
+        self.begin_job(self.device.flight.submitted(), work);
     }
 
-    fn rewrite(&mut self, frames: BTreeSet<u32>) -> Result<(), StorageError> {
-        let mut written = BTreeSet::new();
-        for number in frames {
-            let frame = &mut self.frames[number];
-            match frame.verify(&mut self.device) {
-                // It gives out nothing any more.
-                Err(damage) => self.name_damage(number, damage),
-                Ok(()) => {
-                    frame.rewrite(&mut self.device)?;
-                    written.insert(number);
-                }
+    /// All that was to be written again is, or is found damaged.
+    pub(crate) fn rewritten(
+        &mut self,
+        written: Vec<u32>,
+        damaged: &[(Snapshot, Damage)],
+        result: Result<(), StorageError>,
+        out: &mut impl BackupEffects,
+    ) {
+        self.is_rewriting = false;
+        for (frame, damage) in damaged {
+            self.found_damaged(frame, *damage);
+        }
+        for &number in &written {
+            self.frames[number].was_written_again(&self.device);
+        }
+        if let Err(error) = result {
+            return self.cannot_sync(&error, out);
+        }
+        self.begin_sync_of(written.into_iter().collect());
+        let (begun, completed) = (self.device.syncs.begun, self.device.syncs.completed);
+        for needed in self.recovering.values_mut() {
+            if *needed > completed {
+                *needed = begun;
             }
         }
-        self.begin_sync_of(written)
     }
 
     /// Writes that a failed sync was to carry: no later sync tells whether they are on the disk.

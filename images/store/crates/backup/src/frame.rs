@@ -4,14 +4,15 @@
 
 use core::ops::{Index, IndexMut};
 
-use base::bugs::{Bug, is_planted};
 use wire::peer::{ReplicaId, Role};
 
 use crate::config::Durability;
 use crate::copies::Copies;
 use crate::device::Device;
+use crate::job::Again;
+use crate::reader::{Compared, Snapshot};
 use crate::record::{Content, Damage, Header};
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Disk, Storage};
 
 /// How far a replica has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +39,8 @@ pub(crate) struct Frame {
     /// The newest header is there twice, and says how much is acknowledged: rot of one place changes nothing.
     settled: bool,
     compared: Compared,
-}
-
-/// How much of the data has been read since it was written, and the checksum of that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Compared {
-    bytes: u32,
-    crc: u32,
+    /// The ticket of its last write.
+    written_by: u64,
 }
 
 /// All frames by number; those whose header cannot be read are there in name only.
@@ -101,7 +97,54 @@ impl Frame {
             carried_bytes: 0,
             settled,
             compared: Compared::default(),
+            written_by: 0,
         }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The ticket of its last write.
+    pub fn written_by(&self) -> u64 {
+        self.written_by
+    }
+
+    /// Of a frame in use.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        Some(Snapshot {
+            number: self.number,
+            content: self.content?,
+            compared: self.compared,
+        })
+    }
+
+    /// Whether it holds the replica of that time, be it that more has come.
+    pub fn has_use_of(&self, snapshot: &Snapshot) -> bool {
+        let then = &snapshot.content;
+        self.content
+            .is_some_and(|now| now.opened == then.opened && now.replica == then.replica)
+    }
+
+    /// Data was compared, in the use that the frame has.
+    pub fn learn(&mut self, snapshot: &Snapshot) {
+        if snapshot.compared.bytes > self.compared.bytes {
+            self.compared = snapshot.compared;
+        }
+    }
+
+    /// As it was before changes that were not written. Whatever a sync has carried of it meanwhile is not known to be durable.
+    pub fn undone_from<S>(&self, now: &Frame, device: &Device<S>) -> Frame {
+        let mut undone = *self;
+        undone.copies.distrust(&device.syncs);
+        if let (Some(content), Some(now)) = (&mut undone.content, &now.content)
+            && (content.opened, content.replica) == (now.opened, now.replica)
+        {
+            content.damage = content.damage.or(now.damage);
+            let acknowledged = now.acknowledged_bytes.min(content.bytes);
+            content.acknowledged_bytes = acknowledged.max(content.acknowledged_bytes);
+        }
+        undone
     }
 
     pub fn content(&self) -> Option<&Content> {
@@ -130,16 +173,25 @@ impl Frame {
         self.copies.distrust(&device.syncs);
     }
 
-    /// Writes what is here once more, so that the next sync carries it, whatever has become of the one before. The data has been compared.
-    pub fn rewrite<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
-        if let Some(content) = self.content {
-            device.rewrite(device.layout.data(self.number), content.bytes)?;
+    /// What is here, to be written once more, so that the next sync carries it, whatever has become of the one before.
+    pub fn again<S>(&self, device: &Device<S>) -> Again {
+        let (place, sequence) = self.copies.newest_place();
+        let header = Header {
+            cluster_id: device.cluster_id,
+            sequence,
+            content: self.content,
+        };
+        Again {
+            number: self.number,
+            frame: self.snapshot(),
+            header_at: device.layout.header(self.number, place),
+            header: header.encode().to_vec(),
         }
-        let mut copies = self.copies;
-        let place = copies.again(&device.syncs);
-        self.put_header(place, self.content, device)?;
-        self.copies = copies;
-        Ok(())
+    }
+
+    /// That has been done.
+    pub fn was_written_again<S>(&mut self, device: &Device<S>) {
+        self.copies.again(&device.syncs);
     }
 
     /// How many syncs must have been completed until no crash makes it other than it is now.
@@ -158,7 +210,7 @@ impl Frame {
         role: Role,
         addition: Addition<'_>,
         device: &mut Device<S>,
-    ) -> Result<(), StorageError> {
+    ) {
         assert!(self.content.is_none(), "a frame is taken twice");
         let empty = Content {
             replica,
@@ -170,19 +222,15 @@ impl Frame {
             acknowledged_bytes: 0,
             damage: None,
         };
-        self.write_data(empty, addition, device)
+        self.write_data(empty, addition, device);
     }
 
     /// Puts data behind what is here.
-    pub fn append<S: Storage>(
-        &mut self,
-        addition: Addition<'_>,
-        device: &mut Device<S>,
-    ) -> Result<(), StorageError> {
+    pub fn append<S: Storage>(&mut self, addition: Addition<'_>, device: &mut Device<S>) {
         let content = self.content.expect("a frame in use");
         assert!(!content.closed, "a complete replica takes nothing");
         assert!(content.damage.is_none(), "a damaged replica takes nothing");
-        self.write_data(content, addition, device)
+        self.write_data(content, addition, device);
     }
 
     fn write_data<S: Storage>(
@@ -190,7 +238,8 @@ impl Frame {
         mut content: Content,
         addition: Addition<'_>,
         device: &mut Device<S>,
-    ) -> Result<(), StorageError> {
+    ) {
+        let before = *self;
         let room = device.layout.segment_bytes - content.bytes;
         assert!(
             addition.data.len() <= room as usize,
@@ -199,7 +248,7 @@ impl Frame {
         let end = content.bytes + addition.data.len() as u32;
         if !addition.data.is_empty() {
             let at = device.layout.data(self.number) + u64::from(content.bytes);
-            device.storage.write(at, addition.data)?;
+            device.write(at, addition.data);
         }
         content.bytes = end;
         content.crc = addition.crc;
@@ -211,56 +260,48 @@ impl Frame {
             content.acknowledged_bytes <= content.bytes,
             "what is acknowledged is here"
         );
-        self.write_header(Some(content), device)?;
+        self.write_header(before, Some(content), device);
         self.settled = false;
         self.compared = Compared::default();
-        Ok(())
     }
 
     /// What is here is needed no more.
-    pub fn free<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+    pub fn free<S: Storage>(&mut self, device: &mut Device<S>) {
         assert!(self.content.is_some(), "a frame is freed once");
-        self.write_header(None, device)?;
+        self.write_header(*self, None, device);
         self.settled = false;
         self.carried_bytes = 0;
-        Ok(())
     }
 
+    /// The last write of a change to this frame, which was like that before.
     fn write_header<S: Storage>(
         &mut self,
+        before: Frame,
         content: Option<Content>,
         device: &mut Device<S>,
-    ) -> Result<(), StorageError> {
-        let mut copies = self.copies;
-        let place = copies.advance(&device.syncs);
-        self.put_header(place, content, device)?;
-        (self.copies, self.content) = (copies, content);
-        Ok(())
-    }
-
-    fn put_header<S: Storage>(
-        &self,
-        (place, sequence): (usize, u64),
-        content: Option<Content>,
-        device: &mut Device<S>,
-    ) -> Result<(), StorageError> {
+    ) {
+        let (place, sequence) = self.copies.advance(&device.syncs);
+        self.content = content;
         let header = Header {
             cluster_id: device.cluster_id,
             sequence,
             content,
         };
         let at = device.layout.header(self.number, place);
-        device.storage.write(at, &header.encode())
+        device.write(at, &header.encode());
+        if device.submits() {
+            device.flight.remember(before);
+            self.written_by = device.flight.submitted();
+        }
     }
 
     /// A sync is about to begin. A header that the last one has made durable is written a second time.
-    pub fn before_sync<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+    pub fn before_sync<S: Storage>(&mut self, device: &mut Device<S>) {
         if !self.settled && self.is_durable(device) {
-            self.write_header(self.content, device)?;
+            self.write_header(*self, self.content, device);
             self.settled = true;
         }
         self.carried_bytes = self.content.map_or(0, |content| content.bytes);
-        Ok(())
     }
 
     /// All that was found is synced.
@@ -291,65 +332,18 @@ impl Frame {
         is_news
     }
 
-    /// Reads all data and compares its checksum, unless that has been done.
-    pub fn verify<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), Damage> {
-        self.verify_some(u32::MAX, device).map(|_| ())
-    }
-
-    /// Goes on with that, and reads so much at most. Answers how many bytes are still to be compared, and how many were read now.
-    pub fn verify_some<S: Storage>(
-        &mut self,
-        most: u32,
-        device: &mut Device<S>,
-    ) -> Result<(u32, u32), Damage> {
-        let Some(content) = self.content else {
-            return Ok((0, 0));
+    /// Reads all data and compares its checksum, for whoever may wait.
+    pub fn verify<S: Disk>(&mut self, device: &mut Device<S>) -> Result<(), Damage> {
+        let Some(mut snapshot) = self.snapshot() else {
+            return Ok(());
         };
-        if let Some(damage) = content.damage {
-            return Err(damage);
-        }
-        let from = self.compared;
-        let end = content.bytes.min(from.bytes.saturating_add(most));
-        let crc = device.checksum(self.number, from.bytes, end, from.crc);
-        let crc = crc.map_err(|_| Damage::Unreadable)?;
-        let is_wrong = crc != content.crc && !is_planted(Bug::BelieveTornFrame);
-        if end == content.bytes && is_wrong {
-            return Err(Damage::Rotten);
-        }
-        self.compared = Compared { bytes: end, crc };
-        Ok((content.bytes - end, end - from.bytes))
+        snapshot.verify(&mut device.reader())?;
+        self.learn(&snapshot);
+        Ok(())
     }
 
     /// Something has been read that is not as it was: all is compared again.
     pub fn doubt(&mut self) {
         self.compared = Compared::default();
-    }
-
-    /// Reads a piece into `out`, which has its size; all data has been or is now compared with its checksum.
-    pub fn read<S: Storage>(
-        &mut self,
-        offset: u32,
-        out: &mut [u8],
-        device: &mut Device<S>,
-    ) -> Result<(), Damage> {
-        let content = self.content.expect("a frame in use");
-        assert!(
-            offset as usize + out.len() <= content.bytes as usize,
-            "no more is read than is here"
-        );
-        let is_whole = out.len() == content.bytes as usize && content.damage.is_none();
-        if !is_whole {
-            self.verify(device)?;
-        }
-        let at = device.layout.data(self.number) + u64::from(offset);
-        if device.storage.read(at, out).is_err() {
-            return Err(Damage::Unreadable);
-        }
-        if is_whole && crc32c::crc32c(out) != content.crc {
-            return Err(Damage::Rotten);
-        }
-        let Content { bytes, crc, .. } = content;
-        self.compared = Compared { bytes, crc };
-        Ok(())
     }
 }

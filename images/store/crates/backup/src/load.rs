@@ -11,7 +11,7 @@ use crate::event::BackupEvent;
 use crate::frame::Frame;
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES};
 use crate::record::{Content, Damage, HEADER_BYTES, Header};
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Disk, StorageError};
 
 /// Beyond what counting reaches; a header or superblock that says so is not ours.
 pub(crate) const MAX_SEQUENCE: u64 = u64::MAX / 2;
@@ -55,7 +55,7 @@ struct Verdict {
     kept: Option<Sound>,
 }
 
-pub(crate) fn load<S: Storage>(
+pub(crate) fn load<S: Disk>(
     number: u32,
     device: &mut Device<S>,
     past: Past,
@@ -123,7 +123,7 @@ impl Places {
     }
 
     /// Writes the verdict over everything that contradicts it.
-    fn replace_traces<S: Storage>(
+    fn replace_traces<S: Disk>(
         &self,
         number: u32,
         verdict: &Verdict,
@@ -174,29 +174,32 @@ impl Places {
 
 impl Verdict {
     /// Writes what is there once more, so that the next sync carries it.
-    fn rewrite_data<S: Storage>(
+    fn rewrite_data<S: Disk>(
         &self,
         number: u32,
         device: &mut Device<S>,
     ) -> Result<(), StorageError> {
         match self.content.filter(|content| content.damage.is_none()) {
-            Some(content) => device.rewrite(device.layout.data(number), content.bytes),
+            Some(content) => {
+                let at = device.layout.data(number);
+                device.reader().rewrite(at, content.bytes)
+            }
             None => Ok(()),
         }
     }
 
     /// The same with the header that counts, also if it is there twice: whoever opens the storage after an orderly end takes it for durable,
     /// and overwrites the other one.
-    fn rewrite_header<S: Storage>(
+    fn rewrite_header<S: Disk>(
         &self,
         number: u32,
         device: &mut Device<S>,
     ) -> Result<(), StorageError> {
         match self.kept {
-            Some(kept) => device.rewrite(
-                device.layout.header(number, kept.place),
-                HEADER_BYTES as u32,
-            ),
+            Some(kept) => {
+                let at = device.layout.header(number, kept.place);
+                device.reader().rewrite(at, HEADER_BYTES as u32)
+            }
             None => Ok(()),
         }
     }
@@ -222,7 +225,7 @@ fn needs_judgement(content: &Content, places: &Places, past: Past) -> bool {
 }
 
 /// Finds the longest stretch of a replica's data that one of its headers vouches for.
-fn judge<S: Storage>(
+fn judge<S: Disk>(
     number: u32,
     newest: Content,
     places: &Places,
@@ -242,7 +245,7 @@ fn judge<S: Storage>(
     let acknowledged_bytes = acknowledged_bytes.max().unwrap_or(0);
     let (mut at, mut crc, mut best, mut is_readable) = (0, 0, None, true);
     for (sound, content) in &candidates {
-        match device.checksum(number, at, content.bytes, crc) {
+        match device.reader().checksum(number, at, content.bytes, crc) {
             Ok(found) => (at, crc) = (content.bytes, found),
             Err(_) => {
                 is_readable = false;

@@ -4,37 +4,39 @@
 //! gone to the disk.
 
 use crate::backup::{Backup, BackupEffects};
+use crate::commit::Start;
 use crate::event::BackupEvent;
+use crate::fencing::Carried;
 use crate::layout::Layout;
 use crate::record::Superblock;
-use crate::storage::{Scope, Storage, StorageError};
+use crate::storage::{Storage, StorageError};
 
 impl<S: Storage> Backup<S> {
     /// Writes the superblock and begins to sync it, if that is due.
-    pub(crate) fn note_fences(&mut self, out: &mut impl BackupEffects) {
+    pub(crate) fn note_fences(&mut self) {
         let fencing = &mut self.fencing;
         if fencing.carried.is_some() || fencing.writings == 0 {
             return;
         }
         fencing.writings -= 1;
-        if let Err(error) = self.write_superblock(false) {
-            self.cannot_note(&error, out);
-            return;
-        }
+        self.write_superblock(false);
         let fencing = &mut self.fencing;
         assert!(
             fencing.carried.is_none(),
             "one sync of the superblock at a time"
         );
-        fencing.carried = Some(fencing.fences.clone());
+        fencing.carried = Some(Carried {
+            fences: fencing.fences.clone(),
+            start: Start::After(self.device.flight.submitted()),
+        });
         fencing.is_doubtful = false;
         fencing.syncs.begun += 1;
-        self.device.storage.begin_sync(Scope::Superblock);
+        self.start_syncs();
     }
 
     /// For whoever opens the storage next, under this kernel, so that the page cache is enough: what it shows may change.
     pub(crate) fn note_failure(&mut self) {
-        self.write_superblock(false).ok();
+        self.write_superblock(false);
         self.fencing.is_doubtful = true;
         self.fencing.changed();
     }
@@ -53,7 +55,7 @@ impl<S: Storage> Backup<S> {
             }
             Ok(()) => {
                 self.fencing.syncs.completed = self.fencing.syncs.begun;
-                self.fencing.durable = carried;
+                self.fencing.durable = carried.fences;
             }
             Err(error) => self.cannot_note(&error, out),
         }
@@ -73,7 +75,7 @@ impl<S: Storage> Backup<S> {
         self.retire(error, out);
     }
 
-    pub(crate) fn write_superblock(&mut self, clean: bool) -> Result<(), StorageError> {
+    pub(crate) fn write_superblock(&mut self, clean: bool) {
         let fencing = &mut self.fencing;
         let (place, sequence) = fencing.copies.advance(&fencing.syncs);
         let superblock = Superblock {
@@ -89,6 +91,6 @@ impl<S: Storage> Backup<S> {
             fences: fencing.fences.clone(),
         };
         let at = Layout::superblock(place);
-        self.device.storage.write(at, &superblock.encode())
+        self.device.write(at, &superblock.encode());
     }
 }

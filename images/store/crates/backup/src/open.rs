@@ -8,8 +8,9 @@ use wire::format::Formats;
 
 use crate::backup::Backup;
 use crate::commit::Commit;
+use crate::completing::Unwritten;
 use crate::config::Config;
-use crate::copies::{Copies, PLACES, Syncs};
+use crate::copies::{Copies, PLACES};
 use crate::device::Device;
 use crate::event::BackupEvent;
 use crate::fences::Fences;
@@ -17,8 +18,9 @@ use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
 use crate::load::{self, MAX_SEQUENCE, Past};
+use crate::reading::Jobs;
 use crate::record::Superblock;
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Disk, Storage, StorageError};
 
 /// Why a storage is not taken into use. Nothing on it was changed, except for [`OpenError::Storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,16 +164,9 @@ impl<S: Storage> Backup<S> {
     }
 
     fn empty(now: Time, config: Config, storage: S) -> Backup<S> {
-        let device = Device {
-            storage,
-            layout: config.layout(),
-            cluster_id: config.cluster_id,
-            formats: config.formats,
-            syncs: Syncs::OPENED,
-            piece: Vec::new(),
-        };
+        let (layout, cluster_id) = (config.layout(), config.cluster_id);
         Backup {
-            device,
+            device: Device::opening(now, storage, layout, cluster_id, config.formats),
             frames: Frames::default(),
             replicas: BTreeMap::new(),
             free: BTreeSet::new(),
@@ -180,13 +175,18 @@ impl<S: Storage> Backup<S> {
             forget_promises_at: now,
             fencing: Fencing::found(Fences::default(), Copies::default()),
             recovering: BTreeMap::new(),
+            inspecting: BTreeSet::new(),
+            is_rewriting: false,
+            unwritten: Unwritten::default(),
+            jobs: Jobs::default(),
+            stalled: None,
             commit: Commit::default(),
             opened_at: now,
             unreported: Vec::new(),
             retired: None,
             appends: 0,
             bytes_appended: 0,
-            checkpoints: None,
+            checkpoints: Vec::new(),
             config,
         }
     }
@@ -203,7 +203,7 @@ impl<S: Storage> Backup<S> {
                 }
                 Some(replica) => match self.replicas.insert(replica, number) {
                     None => {}
-                    Some(other) => self.keep_better(other, number)?,
+                    Some(other) => self.keep_better(other, number),
                 },
             }
         }
@@ -212,7 +212,7 @@ impl<S: Storage> Backup<S> {
 
     /// One replica in two frames: it was freed in one, which a crash has undone, and came again. The one of which more was promised
     /// counts, damaged or not: the other may be too short.
-    fn keep_better(&mut self, one: u32, other: u32) -> Result<(), StorageError> {
+    fn keep_better(&mut self, one: u32, other: u32) {
         let [one_rank, other_rank] = [one, other].map(|number| {
             let frame = &mut self.frames[number];
             let is_sound = frame.verify(&mut self.device).is_ok();
@@ -230,9 +230,8 @@ impl<S: Storage> Backup<S> {
             .expect("a frame in use")
             .replica;
         self.replicas.insert(replica, worse);
-        self.free_frame(worse)?;
+        self.free_frame(worse);
         self.replicas.insert(replica, better);
-        Ok(())
     }
 
     /// What was found and judged becomes durable, before the superblock says that this kernel's page cache is to be trusted.
@@ -246,16 +245,14 @@ impl<S: Storage> Backup<S> {
                 self.commit.unsettled.insert(number);
             }
         }
+        self.look_for_checkpoints();
+        self.device.opened();
         Ok(self)
     }
 }
 
 /// Makes the frames from `first` on empty ones, durably.
-fn empty_frames(
-    storage: &mut impl Storage,
-    layout: &Layout,
-    first: u32,
-) -> Result<(), StorageError> {
+fn empty_frames(storage: &mut impl Disk, layout: &Layout, first: u32) -> Result<(), StorageError> {
     let (mut head, zeros) = (vec![0; HEAD_BYTES], vec![0; HEAD_BYTES]);
     for number in first..layout.frame_count {
         storage.read(layout.head(number), &mut head)?;
@@ -270,7 +267,7 @@ fn empty_frames(
 ///
 /// New frames are there, durably, before a superblock counts them. Until then they are room behind the end that means nothing.
 fn fit(
-    storage: &mut impl Storage,
+    storage: &mut impl Disk,
     superblock: &Superblock,
     config: &mut Config,
 ) -> Result<Option<BackupEvent>, OpenError> {
@@ -304,7 +301,7 @@ fn fit(
 }
 
 /// The cluster that a storage belongs to, as far as that can be told without opening it; `None`: it is empty, or what it is shows when it is opened.
-pub fn owner(storage: &mut impl Storage) -> Option<u64> {
+pub fn owner(storage: &mut impl Disk) -> Option<u64> {
     let any = Formats {
         oldest: 1,
         newest: u32::MAX,
@@ -315,7 +312,7 @@ pub fn owner(storage: &mut impl Storage) -> Option<u64> {
     }
 }
 
-fn look(storage: &mut impl Storage, known: Formats) -> Result<Found, OpenError> {
+fn look(storage: &mut impl Disk, known: Formats) -> Result<Found, OpenError> {
     let mut head = vec![0; HEAD_BYTES];
     storage.read(0, &mut head)?;
     if head.iter().all(|&byte| byte == 0) {

@@ -1,20 +1,19 @@
 //! Fencing a log and releasing it to its recovery.
 
-use core::ops::ControlFlow;
+use std::collections::BTreeMap;
 
 use base::ids::ServerId;
 use base::time::Time;
-use wire::entry::{Digest, Kind};
-use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
+use wire::peer::{ReplicaId, SERVING_PROMISE};
 
 use crate::backup::{Backup, BackupEffects};
-use crate::device::WalkError;
 use crate::event::BackupEvent;
 use crate::fences::TooMany;
 use crate::frame::State;
 use crate::inventory::{Flaw, Inventory, ReplicaInfo};
+use crate::job::{Inspected, Work};
 use crate::layout::MAX_FENCES;
-use crate::record::Damage;
+use crate::reader::Snapshot;
 use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
@@ -37,7 +36,7 @@ impl<S: Storage> Backup<S> {
             self.make_durable(log);
         }
         if self.retired.is_some() {
-            self.write_again(out);
+            self.write_again();
         }
         if !self.fencing.durable().covers(log) {
             self.fencing.changed();
@@ -52,6 +51,7 @@ impl<S: Storage> Backup<S> {
             .recovering
             .iter()
             .filter(|&(&log, &syncs_needed)| {
+                // A durable fence was written behind all that was taken of the log.
                 self.fencing.durable().covers(log) && self.device.syncs.completed >= syncs_needed
             })
             .map(|(&log, _)| log)
@@ -67,8 +67,7 @@ impl<S: Storage> Backup<S> {
                 continue;
             }
             self.recovering.remove(&log);
-            let inventory = self.inventory(log);
-            out.released(inventory);
+            self.inspect(log, out);
         }
         next
     }
@@ -84,31 +83,60 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    fn inventory(&mut self, log: ServerId) -> Inventory {
-        let of_log: Vec<(ReplicaId, u32)> = self.of_log(log).collect();
-        let replicas = of_log
-            .into_iter()
-            .map(|(replica, number)| self.look_at(replica, number))
-            .collect();
-        Inventory { log, replicas }
+    /// Looks at what is here of a log, and tells of it.
+    fn inspect(&mut self, log: ServerId, out: &mut impl BackupEffects) {
+        let of_log = self.of_log(log);
+        let frames = of_log.filter_map(|(_, number)| self.frames[number].snapshot());
+        let open: Vec<Snapshot> = frames.filter(|frame| !frame.content.closed).collect();
+        if !self.inspecting.insert(log) {
+            // It is being looked at, and does not change.
+            return;
+        }
+        if open.is_empty() {
+            return self.inspected(log, Vec::new(), out);
+        }
+        let after = self.device.flight.submitted();
+        self.begin_job(after, Work::Inspect { log, frames: open });
     }
 
-    fn look_at(&mut self, replica: ReplicaId, number: u32) -> ReplicaInfo {
-        let frame = &mut self.frames[number];
-        let is_open = frame.content().is_some_and(|content| !content.closed);
-        let mut digest = Ok(Vec::new());
-        // Which log is the log depends on what open replicas hold, before anything is read.
-        if is_open {
-            digest = match frame.verify(&mut self.device) {
-                Ok(()) => self.last_digest(number),
-                Err(damage) => Err(Flaw::Damaged(damage)),
-            };
+    /// The open replicas of a log have been looked at.
+    pub(crate) fn inspected(
+        &mut self,
+        log: ServerId,
+        frames: Vec<Inspected>,
+        out: &mut impl BackupEffects,
+    ) {
+        // Nobody needs it any more, if it was forgotten meanwhile.
+        if !self.inspecting.remove(&log) {
+            return;
         }
-        if let Err(Flaw::Damaged(damage)) = digest {
-            self.name_damage(number, damage);
+        let mut found = BTreeMap::new();
+        for Inspected { frame, digest } in frames {
+            if !self.has_same_use(&frame) {
+                continue;
+            }
+            match digest {
+                Err(Flaw::Damaged(damage)) => self.name_damage(frame.number, damage),
+                _ => self.frames[frame.number].learn(&frame),
+            }
+            found.insert(frame.number, digest);
         }
+        let of_log = self.of_log(log);
+        let replicas = of_log
+            .map(|(replica, number)| self.describe(replica, number, found.remove(&number)))
+            .collect();
+        out.released(Inventory { log, replicas });
+    }
+
+    fn describe(
+        &self,
+        replica: ReplicaId,
+        number: u32,
+        digest: Option<Result<Vec<u64>, Flaw>>,
+    ) -> ReplicaInfo {
         let content = self.frames[number].content().expect("a frame in use");
         let damage = content.damage.map(Flaw::Damaged);
+        let digest = digest.unwrap_or_else(|| Ok(Vec::new()));
         ReplicaInfo {
             segment_id: replica.segment_id,
             role: content.role,
@@ -117,28 +145,6 @@ impl<S: Storage> Backup<S> {
             crc: content.crc,
             damage: damage.or(digest.as_ref().err().copied()),
             digest: digest.unwrap_or_default(),
-        }
-    }
-
-    /// The last digest in a head; nothing in a side segment.
-    fn last_digest(&mut self, number: u32) -> Result<Vec<u64>, Flaw> {
-        let content = self.frames[number].content().expect("a frame in use");
-        if content.role == Role::Side {
-            return Ok(Vec::new());
-        }
-        let mut last = None;
-        let walked = self
-            .device
-            .walk(number, 0..content.bytes, u32::MAX, |entry| {
-                if entry.kind == Kind::Digest {
-                    last = Some(entry.decode::<Digest<'_>>()?.segment_ids().collect());
-                }
-                Ok(ControlFlow::Continue(()))
-            });
-        match walked {
-            Ok(_) => last.ok_or(Flaw::NoDigest),
-            Err(WalkError::Entry { offset, error }) => Err(Flaw::NoEntry { offset, error }),
-            Err(WalkError::Storage(_)) => Err(Flaw::Damaged(Damage::Unreadable)),
         }
     }
 }

@@ -1,31 +1,57 @@
-//! What a backup keeps its frames on, as the backup sees it.
+//! What a backup keeps its frames on, as the backup sees it: submitted to, and completing later.
 
 use core::fmt;
 
+use crate::job::{Done, Job};
 use crate::layout::HEAD_BYTES;
 
-/// A range of bytes that outlives the process; how well, its driver knows.
-///
-/// Writes go to the page cache of a file or device, or to memory: they are over when the call returns, and later reads see
-/// them. When the process dies in the middle of one, the part of it that lies within one block of
-/// [`crate::BLOCK_BYTES`] is written whole or not at all. What survives the loss of power is what was written before a sync that
-/// has completed; of the rest, any part.
-pub trait Storage {
+/// The bytes of a storage, for callers that may wait: a storage is opened and closed by such a caller, and jobs are.
+pub trait Disk {
+    /// As [`Storage::submit`], and over when it returns.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError>;
-    /// Fills `out`.
+    /// Fills `out`. Sees all writes that have completed.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError>;
-    /// These bytes will be read soon: a chance to fetch them from the disk, on Linux with `posix_fadvise`. Must not wait for them.
-    fn will_need(&mut self, _offset: u64, _bytes: u64) {}
+    /// Syncs everything that was written, and waits for that.
+    fn sync(&mut self) -> Result<(), StorageError>;
     /// Makes room for so many bytes in all, more than there are; what is new reads as zeros, or as anything on a device. Nothing is lost if that fails.
     ///
     /// # Errors
     /// There is not so much room.
     fn grow(&mut self, bytes: u64) -> Result<(), StorageError>;
-    /// Begins to make durable what was written until now; the driver tells [`crate::Backup::synced`] when it
-    /// is, later and not before this returns. At most one of each scope is under way.
+}
+
+/// A range of bytes that outlives the process; how well, its driver knows. An open backup submits to it, and none of these methods waits for a device.
+///
+/// Writes go to the page cache of a file or device, or to memory. They are carried out one after the other, in the order in which they were
+/// submitted. When the process dies in the middle of one, the part of it that lies within one block of
+/// [`crate::BLOCK_BYTES`] is written whole or not at all. What survives the loss of power is what was written before a sync that
+/// has completed; of the rest, any part. Syncs, jobs and writes pass each other as they like: whoever needs one after the other submits it after
+/// the completion.
+pub trait Storage: Disk {
+    /// Submits a write. Tickets count up by one; the driver copies the bytes.
+    fn submit(&mut self, ticket: u64, offset: u64, bytes: &[u8]);
+    /// The failure of a write was heard of: what is submitted from now on is carried out again.
+    fn resume(&mut self);
+    /// Begins to make durable what has been written. At most one sync of each scope is under way.
     fn begin_sync(&mut self, scope: Scope);
-    /// Syncs everything, and waits for it: when a storage is opened, and when it is closed in order.
-    fn sync(&mut self) -> Result<(), StorageError>;
+    /// Has a job done, for which the driver has a thread that may wait. The backup bounds how many are under way.
+    fn start(&mut self, job: Job);
+    /// These bytes will be read soon: a chance to fetch them from the disk, on Linux with `posix_fadvise`.
+    fn will_need(&mut self, _offset: u64, _bytes: u64) {}
+    /// The next thing that has ended. The driver calls [`crate::Backup::tick`] or [`crate::Backup::complete`] soon when there is one.
+    fn next_completion(&mut self) -> Option<Completion>;
+    /// Waits until no write is under way any more: when a backup is closed.
+    fn wait_for_writes(&mut self);
+}
+
+/// What has ended.
+pub enum Completion {
+    /// All writes up to this ticket are carried out.
+    Written(u64),
+    /// This write has failed, perhaps after a part of it. None of those submitted after it is carried out, until [`Storage::resume`].
+    WriteFailed(u64, StorageError),
+    Synced(Scope, Result<(), StorageError>),
+    Done(Box<Done>),
 }
 
 /// What a sync is to make durable.

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use base::bugs::{Bug, is_planted};
+use base::ids::ReplyTo;
 use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, SERVING_PROMISE, Status};
 
 use crate::backup::{Backup, BackupEffects};
-use crate::commit::{Carried, Waiting};
+use crate::commit::{Carried, Start, Waiting};
+use crate::event::BackupEvent;
+use crate::inventory::Inventory;
 use crate::storage::{Scope, Storage, StorageError};
 
 /// What nobody waits for is synced after so long, together with what came since.
@@ -18,6 +22,16 @@ impl<S: Storage> Backup<S> {
     /// Does what is due: begins syncs, releases logs whose time has come, says what is to be said. Called after every batch of other
     /// calls, and no later than at the time returned.
     pub fn tick(&mut self, now: Time, out: &mut impl BackupEffects) -> Time {
+        self.complete(now, out);
+        let mut next = self.tend(now, out);
+        // A storage that keeps nobody waiting has done by now what was submitted.
+        while self.complete(now, out) {
+            next = self.tend(now, out);
+        }
+        next
+    }
+
+    fn tend(&mut self, now: Time, out: &mut impl BackupEffects) -> Time {
         for event in std::mem::take(&mut self.unreported) {
             out.report(event);
         }
@@ -26,15 +40,14 @@ impl<S: Storage> Backup<S> {
             self.forget_promises_at = now + SERVING_PROMISE;
         }
         let release_at = self.release(now, out);
-        self.note_fences(out);
-        let settle_at = self.settle_at(now);
-        if settle_at > now {
-            return settle_at.min(release_at);
+        self.note_fences();
+        let mut settle_at = self.settle_at(now);
+        if settle_at <= now {
+            self.begin_sync();
+            settle_at = Time::NEVER;
         }
-        if let Err(error) = self.begin_sync() {
-            self.retire(&error, out);
-        }
-        release_at
+        let look_at = self.look_for_stall(now, out);
+        release_at.min(settle_at).min(look_at)
     }
 
     /// When the next sync of the frames is due, if that depends on time.
@@ -54,30 +67,45 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    fn begin_sync(&mut self) -> Result<(), StorageError> {
+    fn begin_sync(&mut self) {
         let frames = std::mem::take(&mut self.commit.unsettled);
-        self.begin_sync_of(frames)
+        self.begin_sync_of(frames);
     }
 
-    /// None is under way.
-    pub(crate) fn begin_sync_of(&mut self, frames: BTreeSet<u32>) -> Result<(), StorageError> {
+    /// None is under way. What it carries is what has been submitted by now: it begins when that is written.
+    pub(crate) fn begin_sync_of(&mut self, frames: BTreeSet<u32>) {
         assert!(!self.is_syncing(), "one sync of the frames at a time");
         for &number in &frames {
-            self.frames[number].before_sync(&mut self.device)?;
+            self.frames[number].before_sync(&mut self.device);
         }
         self.commit.settle_at = None;
         self.commit.is_urgent = false;
         self.commit.under_way = Some(Carried {
             waiting: std::mem::take(&mut self.commit.waiting),
             frames,
+            start: Start::After(self.device.flight.submitted()),
         });
         self.device.syncs.begun += 1;
-        self.device.storage.begin_sync(Scope::All);
-        Ok(())
+        self.start_syncs();
     }
 
-    /// [`Storage::begin_sync`] has ended.
-    pub fn synced(
+    /// Begins the syncs that have waited for writes.
+    pub(crate) fn start_syncs(&mut self) {
+        let frames = self.commit.under_way.as_mut();
+        let frames = frames.map(|carried| (Scope::All, &mut carried.start));
+        let superblock = self.fencing.carried.as_mut();
+        let superblock = superblock.map(|carried| (Scope::Superblock, &mut carried.start));
+        for (scope, start) in frames.into_iter().chain(superblock) {
+            if let Start::After(ticket) = *start
+                && (self.device.flight.has_ended(ticket) || is_planted(Bug::SyncUnwritten))
+            {
+                *start = Start::Since(self.device.now);
+                self.device.storage.begin_sync(scope);
+            }
+        }
+    }
+
+    pub(crate) fn synced(
         &mut self,
         now: Time,
         scope: Scope,
@@ -92,7 +120,11 @@ impl<S: Storage> Backup<S> {
         self.release(now, out);
     }
 
-    fn frames_synced(&mut self, result: Result<(), StorageError>, out: &mut impl BackupEffects) {
+    pub(crate) fn frames_synced(
+        &mut self,
+        result: Result<(), StorageError>,
+        out: &mut impl BackupEffects,
+    ) {
         let carried = self.commit.under_way.take();
         let carried = carried.expect("a sync of the frames ends that was begun");
         if let Err(error) = result {
@@ -118,7 +150,7 @@ impl<S: Storage> Backup<S> {
             out.answer(to, Answer { status, bytes });
         }
         if self.retired.is_some() {
-            self.write_again(out);
+            self.write_again();
         }
     }
 
@@ -135,6 +167,7 @@ impl<S: Storage> Backup<S> {
             let fenced = waiting.extract_if(.., |waiting| fences.covers(waiting.log));
             refuse(fenced, Status::Fenced, out);
         }
+        self.unwritten.refuse_fenced(fences, out);
     }
 
     /// Nothing more becomes durable.
@@ -155,6 +188,12 @@ impl<S: Storage> Backup<S> {
     /// Ends a backup whose process is told to end: whatever happens to the machine afterwards, nothing is lost, in `Buffered` mode
     /// neither. Waits for the storage. Requests that wait are not answered any more.
     pub fn close_in_order(mut self) -> (S, Result<(), StorageError>) {
+        // A failure has its note written, which is one more.
+        while !self.device.flight.has_ended(self.device.flight.submitted()) {
+            self.device.storage.wait_for_writes();
+            self.complete(self.device.now, &mut Unheard);
+        }
+        self.device.closing();
         let result = match &self.retired {
             Some(reason) => Err(StorageError(reason.clone())),
             None => self.sync_superblock(true),
@@ -164,16 +203,28 @@ impl<S: Storage> Backup<S> {
 
     /// Makes everything durable, and then the superblock, which says so.
     pub(crate) fn sync_superblock(&mut self, clean: bool) -> Result<(), StorageError> {
-        let result = self
-            .sync_all()
-            .and_then(|()| self.write_superblock(clean))
-            .and_then(|()| self.sync_all());
+        let result = self.sync_all().and_then(|()| {
+            self.write_superblock(clean);
+            self.sync_all()
+        });
         if let Err(error) = &result {
             self.retired = Some(error.0.clone());
             self.note_failure();
         }
         result
     }
+}
+
+/// Nobody: the connections are gone.
+struct Unheard;
+
+impl BackupEffects for Unheard {
+    fn answer(&mut self, _: ReplyTo, _: Answer) {}
+    fn data(&mut self, _: ReplyTo, _: Status, _: &[u8]) {}
+    fn entries(&mut self, _: ReplyTo, _: Status, _: u32, _: &[u8]) {}
+    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
+    fn report(&mut self, _: BackupEvent) {}
+    fn released(&mut self, _: Inventory) {}
 }
 
 fn refuse(

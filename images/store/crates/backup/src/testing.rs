@@ -1,8 +1,11 @@
-//! A storage in memory that loses, tears, rots and fails as told: for tests, and for the simulator's servers.
+//! A storage in memory that loses, tears, rots, fails and is late as told: for tests, and for the simulator's servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::storage::{SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+use base::bugs::{Bug, is_planted};
+
+use crate::job::{Done, Job};
+use crate::storage::{Completion, Disk, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
 
 /// Devices write so much whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;
@@ -26,8 +29,46 @@ pub struct MemoryStorage {
     /// A byte has changed by itself.
     pub is_rotten: bool,
     pub bytes_read: u64,
+    /// Writes wait for [`MemoryStorage::carry_out`], jobs for [`MemoryStorage::do_job`], and what they come to for
+    /// [`MemoryStorage::report`]; otherwise they are over at once.
+    pub is_late: bool,
+    queue: Queue,
     /// Offset and length of what it was told will be read.
     pub announced: Vec<(u64, u64)>,
+}
+
+/// What was submitted and has not ended.
+#[derive(Default)]
+struct Queue {
+    writes: VecDeque<Submitted>,
+    jobs: VecDeque<Job>,
+    /// What has ended, and was not told.
+    ended: VecDeque<Completion>,
+    completions: VecDeque<Completion>,
+    /// A write has failed, and nobody has heard of it yet.
+    is_broken: bool,
+}
+
+/// A copy of a storage is what another process finds: nothing of what this one is waiting for.
+impl Clone for Queue {
+    fn clone(&self) -> Queue {
+        Queue::default()
+    }
+}
+
+impl core::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} writes, {} jobs", self.writes.len(), self.jobs.len())
+    }
+}
+
+enum Submitted {
+    Write {
+        ticket: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    Resume,
 }
 
 /// What does not work. The texts become those of the errors.
@@ -105,8 +146,85 @@ impl MemoryStorage {
         self.syncs.keys().copied().collect()
     }
 
-    /// Ends a sync that is under way; the result is for [`crate::Backup::synced`].
-    pub fn finish_sync(&mut self, scope: Scope) -> Result<(), StorageError> {
+    /// Ends a sync that is under way.
+    pub fn finish_sync(&mut self, scope: Scope) {
+        let result = self.sync_of(scope);
+        self.end(Completion::Synced(scope, result));
+    }
+
+    /// Writes that wait, jobs, and completions that were not told.
+    pub fn waiting(&self) -> (usize, usize, usize) {
+        let queue = &self.queue;
+        (queue.writes.len(), queue.jobs.len(), queue.ended.len())
+    }
+
+    fn end(&mut self, completion: Completion) {
+        self.queue.ended.push_back(completion);
+        if !self.is_late {
+            self.report();
+        }
+    }
+
+    /// Tells of what has ended.
+    pub fn report(&mut self) {
+        let queue = &mut self.queue;
+        queue.completions.append(&mut queue.ended);
+    }
+
+    /// Carries out so many of the writes that wait.
+    pub fn carry_out(&mut self, count: usize) {
+        for _ in 0..count {
+            let mut next = self.queue.writes.pop_front();
+            if is_planted(Bug::OvertakeWrite)
+                && let Some(Submitted::Write { .. }) = self.queue.writes.front()
+            {
+                // Its ticket stays: the writes have changed places, and nobody is told.
+                next = self.overtaken(next);
+            }
+            match next {
+                None => return,
+                Some(Submitted::Resume) => self.queue.is_broken = false,
+                Some(Submitted::Write { .. }) if self.queue.is_broken => {}
+                Some(Submitted::Write {
+                    ticket,
+                    offset,
+                    bytes,
+                }) => {
+                    let completion = match self.write(offset, &bytes) {
+                        Ok(()) => Completion::Written(ticket),
+                        Err(error) => {
+                            self.queue.is_broken = true;
+                            Completion::WriteFailed(ticket, error)
+                        }
+                    };
+                    self.end(completion);
+                }
+            }
+        }
+    }
+
+    /// The write behind this one, in its place, and this one behind it.
+    fn overtaken(&mut self, first: Option<Submitted>) -> Option<Submitted> {
+        let (mut first, mut second) = (first?, self.queue.writes.pop_front()?);
+        if let (Submitted::Write { ticket: one, .. }, Submitted::Write { ticket: other, .. }) =
+            (&mut first, &mut second)
+        {
+            core::mem::swap(one, other);
+        }
+        self.queue.writes.push_front(first);
+        Some(second)
+    }
+
+    /// Does one of the jobs that wait.
+    pub fn do_job(&mut self, at: usize) {
+        let job = self.queue.jobs.remove(at);
+        let done: Option<Done> = job.map(|job| job.run(self));
+        if let Some(done) = done {
+            self.end(Completion::Done(Box::new(done)));
+        }
+    }
+
+    fn sync_of(&mut self, scope: Scope) -> Result<(), StorageError> {
         let until = self.syncs.remove(&scope).expect("a sync is under way");
         // As Linux does it: what could not be written is taken for written, and is in the cache only.
         let result = match &self.faults.syncs {
@@ -138,6 +256,7 @@ impl MemoryStorage {
     /// The process dies and its kernel goes on: what was written is there.
     pub fn process_crash(&mut self) {
         self.syncs.clear();
+        self.queue = Queue::default();
     }
 
     /// The process dies in the middle of a write: of the last one, only what lies before `offset` is there. Headers, which lie in one
@@ -158,7 +277,7 @@ impl MemoryStorage {
     /// Power is lost. Each sector holds what was in it at the last sync or at any time since: `choose(n)` says how many of n writes
     /// to it got through.
     pub fn power_loss(&mut self, mut choose: impl FnMut(usize) -> usize) {
-        self.syncs.clear();
+        self.process_crash();
         let unsynced = std::mem::take(&mut self.unsynced);
         let mut sectors: BTreeMap<u64, Vec<(u64, &[u8])>> = BTreeMap::new();
         for written in &unsynced {
@@ -213,7 +332,7 @@ impl MemoryStorage {
     }
 }
 
-impl Storage for MemoryStorage {
+impl Disk for MemoryStorage {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.range(offset, bytes.len())?;
         if let Some(text) = self.faults.writes.clone() {
@@ -250,8 +369,33 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn will_need(&mut self, offset: u64, bytes: u64) {
-        self.announced.push((offset, bytes));
+    fn sync(&mut self) -> Result<(), StorageError> {
+        let under_way = self.syncs.insert(Scope::All, self.written);
+        let result = self.sync_of(Scope::All);
+        self.syncs
+            .extend(under_way.map(|until| (Scope::All, until)));
+        result
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn submit(&mut self, ticket: u64, offset: u64, bytes: &[u8]) {
+        let bytes = bytes.to_vec();
+        self.queue.writes.push_back(Submitted::Write {
+            ticket,
+            offset,
+            bytes,
+        });
+        if !self.is_late {
+            self.carry_out(1);
+        }
+    }
+
+    fn resume(&mut self) {
+        self.queue.writes.push_back(Submitted::Resume);
+        if !self.is_late {
+            self.carry_out(1);
+        }
     }
 
     fn begin_sync(&mut self, scope: Scope) {
@@ -259,12 +403,24 @@ impl Storage for MemoryStorage {
         assert_eq!(before, None, "one sync of a scope at a time");
     }
 
-    fn sync(&mut self) -> Result<(), StorageError> {
-        let under_way = self.syncs.insert(Scope::All, self.written);
-        let result = self.finish_sync(Scope::All);
-        self.syncs
-            .extend(under_way.map(|until| (Scope::All, until)));
-        result
+    fn start(&mut self, job: Job) {
+        self.queue.jobs.push_back(job);
+        if !self.is_late {
+            self.do_job(0);
+        }
+    }
+
+    fn will_need(&mut self, offset: u64, bytes: u64) {
+        self.announced.push((offset, bytes));
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.queue.completions.pop_front()
+    }
+
+    fn wait_for_writes(&mut self) {
+        self.carry_out(self.queue.writes.len());
+        self.report();
     }
 }
 
@@ -299,7 +455,7 @@ mod tests {
         let mut storage = written();
         storage.begin_sync(Scope::All);
         storage.write(SUPERBLOCK_BYTES, &[2; 512]).unwrap();
-        storage.finish_sync(Scope::All).unwrap();
+        storage.finish_sync(Scope::All);
         storage.power_loss(|_| 0);
         let at = SUPERBLOCK_BYTES as usize;
         assert_eq!(storage.bytes()[at..at + 1024], [1; 1024]);
@@ -310,7 +466,7 @@ mod tests {
         let mut storage = written();
         storage.write(0, &[3; 8]).unwrap();
         storage.begin_sync(Scope::Superblock);
-        storage.finish_sync(Scope::Superblock).unwrap();
+        storage.finish_sync(Scope::Superblock);
         storage.power_loss(|_| 0);
         assert_eq!(storage.bytes()[..8], [3; 8]);
         assert_eq!(storage.bytes()[SUPERBLOCK_BYTES as usize], 0);

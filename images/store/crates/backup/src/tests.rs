@@ -5,6 +5,7 @@ mod damage;
 mod entries;
 mod golden;
 mod growth;
+mod late;
 mod model;
 mod recovery;
 mod requests;
@@ -27,11 +28,24 @@ pub(crate) struct Said {
     pub answers: Vec<(u64, Answer)>,
     pub released: Vec<Inventory>,
     pub events: Vec<BackupEvent>,
+    /// What reads were answered, and where to go on.
+    pub read: Vec<(u64, Status, u32, Vec<u8>)>,
+    pub checkpoints: Vec<Option<Vec<u8>>>,
 }
 
 impl BackupEffects for Said {
     fn answer(&mut self, to: ReplyTo, answer: Answer) {
         self.answers.push((to.nonce, answer));
+    }
+    fn data(&mut self, to: ReplyTo, status: Status, data: &[u8]) {
+        self.read.push((to.nonce, status, 0, data.to_vec()));
+    }
+    fn entries(&mut self, to: ReplyTo, status: Status, next_offset: u32, data: &[u8]) {
+        self.read
+            .push((to.nonce, status, next_offset, data.to_vec()));
+    }
+    fn checkpoint(&mut self, bytes: Option<Vec<u8>>) {
+        self.checkpoints.push(bytes);
     }
     fn report(&mut self, event: BackupEvent) {
         self.events.push(event);
@@ -102,7 +116,8 @@ impl Rig {
         Rig::new(Durability::Flushed, 3)
     }
 
-    pub fn open(&mut self, storage: MemoryStorage) {
+    pub fn open(&mut self, mut storage: MemoryStorage) {
+        storage.is_late = false;
         let backup = Backup::open(self.now, self.config.clone(), storage);
         let backup = backup.unwrap_or_else(|error| panic!("{error}"));
         self.config.frame_count = backup.config().frame_count;
@@ -161,9 +176,7 @@ impl Rig {
     }
 
     pub fn finish_sync(&mut self, scope: Scope) {
-        let result = self.storage().finish_sync(scope);
-        let backup = self.backup.as_mut().unwrap();
-        backup.synced(self.now, scope, result, &mut self.said);
+        self.storage().finish_sync(scope);
         self.tick();
     }
 
@@ -261,14 +274,25 @@ impl Rig {
     }
 
     pub fn read(&mut self, replica: ReplicaId, offset: u32, bytes: u32) -> (Status, Vec<u8>) {
-        let mut data = Vec::new();
         let read = Read {
             replica,
             offset,
             bytes,
         };
-        let status = self.backup().read(&read, &mut data);
+        let to = self.to();
+        let backup = self.backup.as_mut().unwrap();
+        backup.read(&read, to, &mut self.said);
+        let (status, _, data) = self.answer_to_read(to);
         (status, data)
+    }
+
+    /// The answer to a read, which has come; what it says of damage comes with the next tick.
+    pub fn answer_to_read(&mut self, to: ReplyTo) -> (Status, u32, Vec<u8>) {
+        let backup = self.backup.as_mut().unwrap();
+        backup.complete(self.now, &mut self.said);
+        let (nonce, status, next_offset, data) = self.said.read.pop().expect("an answer at once");
+        assert_eq!(nonce, to.nonce);
+        (status, next_offset, data)
     }
 
     /// Asserts that a replica is sound and holds so much.

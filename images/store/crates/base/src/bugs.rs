@@ -115,6 +115,14 @@ pub enum Bug {
     NoteUnsynced,
     /// Short answers pass a long one without end.
     StarveLongAnswers,
+    /// A backup answers that an append is written while it is being written.
+    AnswerUnwritten,
+    /// A sync begins before what it is to carry is written.
+    SyncUnwritten,
+    /// What a job has found of a frame is believed although the frame has another use since.
+    BelieveOldCompletion,
+    /// A driver carries out a write before another one that was submitted earlier.
+    OvertakeWrite,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -194,6 +194,8 @@ pub struct BackupStorage {
     pub segment_bytes: u32,
     /// Why it takes nothing new any more; empty while all is well.
     pub retired_reason: String,
+    /// What its device takes too long for; empty while all is well.
+    pub stalled_reason: String,
 }
 
 /// Objects that are gone: a process died that held the only copy, or somebody has given up what no backup had any more.

@@ -32,7 +32,7 @@ pub use connection::{CloseReason, Protocol};
 pub use handler::Handler;
 pub use io::{Counters, FastCounters, Io, Limits};
 pub use ports::{Port, PortListeners, Way, fast_config};
-pub use reactor::{Options, Reactor, Remote};
+pub use reactor::{Options, Reactor, Remote, Round};
 pub use stream::Peer;
 pub use target::{FastPeer, PortKind, Target, mac_address, mac_text, protocols};
 

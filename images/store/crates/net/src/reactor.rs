@@ -112,6 +112,16 @@ pub struct Reactor {
     last_complaint: Option<Time>,
     remote: Remote,
     woken: bool,
+    /// The next round begins with a sleep.
+    sleeps: bool,
+}
+
+/// What the first half of a round has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    worked: bool,
+    /// The round may end with a sleep.
+    rests: bool,
 }
 
 impl Reactor {
@@ -142,6 +152,7 @@ impl Reactor {
                 stop: Arc::default(),
             },
             woken: false,
+            sleeps: false,
         })
     }
 
@@ -233,7 +244,7 @@ impl Reactor {
         handler: &mut H,
         is_done: impl Fn(&H) -> bool,
     ) -> io::Result<bool> {
-        while !self.remote.stop.load(Ordering::Acquire) {
+        while !self.is_stopped() {
             if is_done(handler) {
                 return Ok(true);
             }
@@ -245,6 +256,29 @@ impl Reactor {
 
     /// One round: receives what there is and hands it over, or spins, or sleeps until something comes or the next tick.
     pub fn turn(&mut self, handler: &mut impl Handler) -> io::Result<()> {
+        let round = self.receive(handler)?;
+        self.finish(round, handler);
+        if self.sleeps {
+            let round = self.receive(handler)?;
+            self.finish(round, handler);
+        }
+        Ok(())
+    }
+
+    /// The first half of a round, for those who have something to do in its middle, where another thread may take the reactor over: sleeps, if the
+    /// round before ended so, and hands over what has come.
+    ///
+    /// # Errors
+    /// epoll fails, which it does not while this program is sound.
+    pub fn receive(&mut self, handler: &mut impl Handler) -> io::Result<Round> {
+        if std::mem::take(&mut self.sleeps) {
+            let now = clock::now();
+            let worked = self.sleep(now, handler)?.unwrap_or(false);
+            return Ok(Round {
+                worked,
+                rests: false,
+            });
+        }
         let mut worked = self.read_known(handler);
         self.rounds = self.rounds.wrapping_add(1);
         if self.heat.is_empty() && !ports::is_hot(&self.inlets)
@@ -254,21 +288,39 @@ impl Reactor {
             self.last_poll = self.last_round;
             worked |= self.poll_events(Some(Duration::ZERO), handler)?;
         }
+        Ok(Round {
+            worked,
+            rests: true,
+        })
+    }
+
+    /// The second half: what was sent leaves, and what is due is done.
+    pub fn finish(&mut self, round: Round, handler: &mut impl Handler) {
+        let Round { worked, rests } = round;
         let now = clock::now();
         self.finish_round(now, worked, handler);
         if worked {
             self.spin.worked(now);
-            return Ok(());
+            return;
         }
-        if self.next_tick <= now || self.io.is_pumping() {
+        if !rests || self.next_tick <= now || self.io.is_pumping() {
             // The handler has more to do. Giving the core away after each piece of it would leave most of the core to others.
-            return Ok(());
+            return;
         }
         match self.spin.idle(now, self.io.spin) {
             Idle::Spin => std::thread::yield_now(),
-            Idle::Block => self.block(now, handler)?,
+            Idle::Block => self.sleeps = true,
         }
-        Ok(())
+    }
+
+    /// Whether [`Remote::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.remote.stop.load(Ordering::Acquire)
+    }
+
+    /// Offers what waits to the kernel once more: at the end.
+    pub fn flush_last(&mut self, handler: &mut impl Handler) {
+        self.flush_lent(handler);
     }
 
     /// One round that neither spins nor sleeps.
@@ -303,11 +355,12 @@ impl Reactor {
         self.next_tick = Time::ZERO;
     }
 
-    fn block(&mut self, now: Time, handler: &mut impl Handler) -> io::Result<()> {
+    /// Until something comes; `None`: there is something to do already.
+    fn sleep(&mut self, now: Time, handler: &mut impl Handler) -> io::Result<Option<bool>> {
         self.heat.clear();
         let wake_at = self.next_deadline();
         if !self.unread.is_empty() || !self.io.resumed.is_empty() || wake_at <= now {
-            return Ok(());
+            return Ok(None);
         }
         self.io.counters.blocks += 1;
         trace::record(Event::Slept, 0);
@@ -323,12 +376,7 @@ impl Reactor {
             trace::record(Event::Woke, 0);
             worked |= ports::read(&mut self.inlets, &mut self.io, handler);
         }
-        let now = clock::now();
-        self.finish_round(now, worked, handler);
-        if worked {
-            self.spin.worked(now);
-        }
-        Ok(())
+        Ok(Some(worked))
     }
 
     fn next_deadline(&self) -> Time {

@@ -113,7 +113,7 @@ pub fn shard_state(member: &admin::Member, shard: &admin::Shard) -> &'static str
     }
 }
 
-/// Backups that take nothing new.
+/// Backups that take nothing new, or nothing at the moment.
 fn retired(text: &mut String, status: &GetClusterStatusResponse) {
     for member in &status.members {
         for shard in &member.shards {
@@ -127,6 +127,14 @@ fn retired(text: &mut String, status: &GetClusterStatusResponse) {
                     escape(member.name.as_bytes()),
                     ServerId(shard.server_id),
                     escape(backup.retired_reason.as_bytes())
+                );
+            } else if !backup.stalled_reason.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "\nThe storage of {} ({}) has stopped: {}.\n  The copies that it was to take go to other servers. See that its device works.",
+                    escape(member.name.as_bytes()),
+                    ServerId(shard.server_id),
+                    escape(backup.stalled_reason.as_bytes())
                 );
             }
         }

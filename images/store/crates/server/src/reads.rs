@@ -31,12 +31,18 @@ impl Reads {
         Some((to, payload))
     }
 
+    /// It cannot be begun yet.
+    pub fn put_back(&mut self, to: ReplyTo, payload: Vec<u8>) {
+        self.bytes += payload.len();
+        self.waiting.push_back((to, payload));
+    }
+
     pub fn forget(&mut self, connection: u64) {
         self.waiting.retain(|(to, _)| to.connection != connection);
         self.bytes = self.waiting.iter().map(|(_, payload)| payload.len()).sum();
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    pub fn len(&self) -> usize {
+        self.waiting.len()
     }
 }

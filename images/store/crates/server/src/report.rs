@@ -70,6 +70,7 @@ fn numbers<S: Storage>(backup: &Backup<S>) -> BackupReport {
         frames_free: stats.frames_free + stats.frames_freeing,
         frames_damaged: stats.frames_damaged + stats.frames_unusable,
         retired: stats.retired.unwrap_or_default(),
+        stalled: stats.stalled.unwrap_or_default().to_owned(),
         keeps_checkpoints: true,
     }
 }

@@ -37,7 +37,7 @@ pub struct Server<S> {
     is_welcome: bool,
     report: Reports,
     waiting: Waiting,
-    /// What recovery masters ask for; answered a few in a round.
+    /// What recovery masters ask for, until the backup reads it.
     reads: Reads,
     /// Room for what is read, used again and again.
     read: Vec<u8>,
@@ -222,7 +222,7 @@ impl<S: Storage> Server<S> {
             if log == own {
                 out.report_server(ServerEvent::OwnLogKept);
             } else {
-                self.with_backup(out, |backup, out| backup.forget_log(log, out));
+                self.with_backup(out, |backup, _| backup.forget_log(log));
             }
         }
         self.report.changed();
@@ -328,9 +328,9 @@ impl<S: Storage> Server<S> {
     /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
     pub fn tick(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
         let of_master = self.shard.tick(now, out);
-        let of_reads = self.answer_reads(now, out);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
-        self.tend_checkpoint(out);
+        let of_reads = self.begin_reads(now, out);
+        self.tend_checkpoint(now, out);
         let of_report = self.report(now, out);
         self.look_for_successors();
         of_master

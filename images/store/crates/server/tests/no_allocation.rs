@@ -1,6 +1,6 @@
 //! A write to a log with replicas asks the allocator for nothing, neither at its master nor at its backups: counted, not believed.
 
-use backup::{Backup, Scope, Storage, StorageError};
+use backup::{Backup, Disk, Prompt, StorageError};
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use master::{Channel, Identity, ShardEvent};
@@ -18,7 +18,7 @@ const BACKUP: ServerId = ServerId(2);
 /// Memory that is always synced.
 struct Plain(Vec<u8>);
 
-impl Storage for Plain {
+impl Disk for Plain {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.0[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         Ok(())
@@ -30,7 +30,6 @@ impl Storage for Plain {
     fn grow(&mut self, _: u64) -> Result<(), StorageError> {
         Err(StorageError("it has the size that it has".to_owned()))
     }
-    fn begin_sync(&mut self, _: Scope) {}
     fn sync(&mut self) -> Result<(), StorageError> {
         Ok(())
     }
@@ -98,7 +97,7 @@ impl ServerEffects for Said {
 }
 
 struct Node {
-    server: Server<Plain>,
+    server: Server<Prompt<Plain>>,
     said: Said,
     /// During its work.
     allocated: u64,
@@ -146,7 +145,7 @@ impl Node {
         }));
     }
 
-    fn work(&mut self, act: impl FnOnce(&mut Server<Plain>, &mut Said)) {
+    fn work(&mut self, act: impl FnOnce(&mut Server<Prompt<Plain>>, &mut Said)) {
         let before = allocations();
         act(&mut self.server, &mut self.said);
         self.allocated += allocations() - before;
@@ -205,7 +204,7 @@ fn pair() -> (Node, Node) {
         segment_bytes: SEGMENT_BYTES,
         frame_count: FRAMES,
     };
-    let storage = Plain(vec![0; layout.total_bytes() as usize]);
+    let storage = Prompt::new(Plain(vec![0; layout.total_bytes() as usize]));
     let config = backup.said.to_open.take().unwrap();
     let opened = Backup::open(Time::ZERO, config, storage);
     backup.server.backup_opened(Time::ZERO, opened);

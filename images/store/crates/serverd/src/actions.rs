@@ -15,6 +15,7 @@ use transport::session::ShardSession;
 use wire::locator::{Locator, parse_list};
 use wire::member::{Settings, ToCoordinator};
 
+use super::processor::Processor;
 use super::storage::{self, AnyStorage, Event, Reporter};
 
 /// A storage until the server wants it.
@@ -30,6 +31,7 @@ pub struct Actions<'a> {
     pub links: &'a mut Links,
     /// Time of ticks so far in which the cleaner was at work.
     pub cleaner_ns: u64,
+    pub processor: &'a Processor,
     pub unopened: &'a mut Option<Unopened>,
     pub reporter: &'a Reporter,
     pub started_with: &'a Options,
@@ -86,8 +88,7 @@ impl master::ShardEffects for Actions<'_> {
 
     fn driver_counters(&self) -> DriverCounters {
         let counters = self.io.counters();
-        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let used_ns = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
+        let used_ns = self.processor.used_ns();
         DriverCounters {
             input_bytes: counters.bytes_in,
             output_bytes: counters.bytes_out,

@@ -19,8 +19,9 @@ use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
 use super::actions::{Actions, Dialer, Unopened};
 use super::port_report::{self, Ways};
 use super::probe::State;
+use super::processor::Processor;
 use super::session::{Due, Session};
-use super::storage::{AnyStorage, Event, Reporter};
+use super::storage::{AnyStorage, Event, Lane, Reporter};
 
 /// Other threads learn until when the shard serves no later than this after it does.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(10);
@@ -72,6 +73,7 @@ pub struct Driver {
     is_unusable: bool,
     /// With the coordinator, over one connection after another.
     member: ShardSession,
+    processor: Processor,
 }
 
 impl Driver {
@@ -84,6 +86,7 @@ impl Driver {
             cleaner_ns: 0,
             is_unusable: false,
             member: ShardSession::default(),
+            processor: Processor::default(),
         }
     }
 
@@ -112,6 +115,7 @@ impl Driver {
                 coordinator: session.open_connection(),
                 links: &mut self.links,
                 cleaner_ns: self.cleaner_ns,
+                processor: &self.processor,
                 unopened,
                 reporter,
                 started_with,
@@ -218,17 +222,28 @@ impl Driver {
         }
     }
 
-    fn storage_event(&mut self, now: Time, event: Event, io: &mut Io) {
+    fn storage_event(&mut self, now: Time, event: Event) {
+        let Event::Opened(opened) = event;
+        self.is_unusable = opened.is_err();
+        self.parts.server.backup_opened(now, *opened);
+        self.say_what_is_open();
+    }
+
+    /// Where the thread that has the shard is to carry out writes now.
+    pub fn lane_to_carry_out(&mut self) -> Option<Arc<Lane>> {
+        let backup = self.parts.server.backup_mut()?;
+        backup.storage_mut().lane_to_carry_out()
+    }
+
+    /// It has.
+    pub fn written(&mut self, now: Time, io: &mut Io) {
         let (server, mut out) = self.split(io);
-        match event {
-            Event::Opened(opened) => {
-                let is_open = opened.is_ok();
-                server.backup_opened(now, *opened);
-                self.is_unusable = !is_open;
-                self.say_what_is_open();
-            }
-            Event::Synced(scope, result) => server.synced(now, scope, result, &mut out),
-        }
+        server.storage_completed(now, &mut out);
+    }
+
+    /// Another thread has the shard from now on: the calling one.
+    pub fn thread_changed(&mut self) {
+        self.processor.change_thread();
     }
 
     fn say_what_is_open(&self) {
@@ -383,7 +398,7 @@ impl Handler for Driver {
             }
         }
         while let Ok(event) = self.parts.events.try_recv() {
-            self.storage_event(now, event, io);
+            self.storage_event(now, event);
         }
     }
 

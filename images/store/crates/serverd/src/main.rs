@@ -3,12 +3,14 @@
 mod actions;
 mod driver;
 mod error;
+mod handoff;
 mod memory;
 mod options;
 mod pages;
 mod port_report;
 mod probe;
 mod process;
+mod processor;
 mod session;
 mod settings;
 mod storage;

@@ -360,6 +360,11 @@ fn of_backup(stats: &backup::Stats) -> Vec<Sample> {
             "1: the storage has failed, nothing new is accepted",
             u64::from(stats.retired.is_some()),
         ),
+        gauge(
+            "backup_stalled",
+            "1: the storage has not completed a write, a sync or a read for too long",
+            u64::from(stats.stalled.is_some()),
+        ),
         counter("backup_appends", "Appends that were taken", stats.appends),
         byte_counter(
             "backup_appended",

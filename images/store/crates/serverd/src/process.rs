@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use backup::Layout;
+use backup::{Layout, Prompt};
 use daemon::container;
 use daemon::mailbox::Mailbox;
 use daemon::random::random_u64;
-use daemon::runtime::{Loop, PollingFailed, RuntimeError};
+use daemon::runtime::Loop;
 use master::Identity;
 use net::{Address, Audience, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
 use ports::{Ports, Serves, places};
@@ -24,6 +24,7 @@ use server::{BackupConfig, Config, Server};
 use super::actions::Unopened;
 use super::driver::{Driver, Parts};
 use super::error::ServerError;
+use super::handoff::{Running, Seat};
 use super::options::Options;
 use super::probe::Probe;
 use super::session::Session;
@@ -177,21 +178,21 @@ impl Process<'_> {
             reporter,
             started_with: self.reactor_options(),
         });
-        Ok(self.spawn(format!("shard-{index}"), reactor, driver)?)
+        self.spawn(format!("shard-{index}"), reactor, driver)
     }
 
-    fn spawn(
-        &self,
-        name: String,
-        mut reactor: Reactor,
-        mut driver: Driver,
-    ) -> Result<Loop, RuntimeError> {
-        let (thread, time_trace) = (name.clone(), self.options.time_trace);
-        Loop::spawn_with(name, reactor.remote(), move || {
-            let _recorder = time_trace.then(|| trace::start(&thread));
-            reactor.run(&mut driver).map_err(PollingFailed)?;
-            Ok(driver.finish()?)
-        })
+    fn spawn(&self, name: String, reactor: Reactor, driver: Driver) -> Result<Loop, ServerError> {
+        let time_trace = self.options.time_trace;
+        let record = |thread: String| move || time_trace.then(|| trace::start(&thread));
+        let prepare = record(format!("{name}-2"));
+        let seat = Seat::with_spare(&name, move || Box::new(prepare()));
+        let seat = seat.map_err(ServerError::Spawn)?;
+        let (prepare, remote) = (record(name.clone()), reactor.remote());
+        let shard = Running::new(reactor, driver);
+        Ok(Loop::spawn_with(name, remote, move || {
+            let _recorder = prepare();
+            seat.run(shard)
+        })?)
     }
 
     fn reactor_options(&self) -> ReactorOptions {
@@ -235,7 +236,7 @@ impl Process<'_> {
         };
         let mut storage = match place {
             Some(place) => {
-                AnyStorage::File(place.into_storage(&layout, index, reporter.clone())?)
+                AnyStorage::File(place.into_storage(&layout, index, reporter.remote().clone())?)
             }
             None => {
                 let mib = layout.total_bytes() >> 20;
@@ -243,8 +244,8 @@ impl Process<'_> {
                     "copies of other servers' objects are kept in memory, up to {mib} MiB, and are gone when this process ends; give \
                      a file or block device with -f to keep them"
                 );
-                let memory = ProcessMemory::new(layout.total_bytes(), reporter.clone())?;
-                AnyStorage::Memory(memory)
+                let memory = ProcessMemory::new(layout.total_bytes())?;
+                AnyStorage::Memory(Prompt::new(memory))
             }
         };
         let volume = backup::owner(&mut storage).unwrap_or(0);

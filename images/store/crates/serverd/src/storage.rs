@@ -1,21 +1,23 @@
 //! What a backup's frames lie on: a file, a block device, or memory.
 
 mod file;
+mod lane;
 mod memory;
 mod worker;
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use backup::{Backup, OpenError, Scope, Storage, StorageError};
+use backup::{Backup, Completion, Disk, Job, OpenError, Prompt, Scope, Storage, StorageError};
 use net::Remote;
 
 pub use file::{BackupFile, FileStorage};
+pub use lane::Lane;
 pub use memory::ProcessMemory;
 
 /// What happens beside a shard's thread.
 pub enum Event {
     Opened(Box<Result<Backup<AnyStorage>, OpenError>>),
-    Synced(Scope, Result<(), StorageError>),
 }
 
 /// Tells a shard's thread.
@@ -26,7 +28,6 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// At most one event of each kind is under way, so they are not counted.
     pub fn new(events: Sender<Event>, remote: Remote) -> Reporter {
         Reporter { events, remote }
     }
@@ -37,55 +38,84 @@ impl Reporter {
             self.remote.wake();
         }
     }
+
+    /// Of the shard's thread.
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
 }
 
 /// A storage as a server is told to have it.
 pub enum AnyStorage {
     File(FileStorage),
-    Memory(ProcessMemory),
+    Memory(Prompt<ProcessMemory>),
 }
 
-impl Storage for AnyStorage {
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+impl AnyStorage {
+    /// Where the caller is to carry out writes now.
+    pub fn lane_to_carry_out(&mut self) -> Option<Arc<Lane>> {
         match self {
-            AnyStorage::File(file) => file.write(offset, bytes),
-            AnyStorage::Memory(memory) => memory.write(offset, bytes),
+            AnyStorage::File(file) => file.lane_to_carry_out(),
+            AnyStorage::Memory(_) => None,
         }
+    }
+}
+
+/// The same for either kind.
+macro_rules! either {
+    ($storage:expr, $inner:ident => $call:expr) => {
+        match $storage {
+            AnyStorage::File($inner) => $call,
+            AnyStorage::Memory($inner) => $call,
+        }
+    };
+}
+
+impl Disk for AnyStorage {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        either!(self, inner => inner.write(offset, bytes))
     }
 
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError> {
-        match self {
-            AnyStorage::File(file) => file.read(offset, out),
-            AnyStorage::Memory(memory) => memory.read(offset, out),
-        }
-    }
-
-    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
-        match self {
-            AnyStorage::File(file) => file.grow(bytes),
-            AnyStorage::Memory(memory) => memory.grow(bytes),
-        }
-    }
-
-    fn begin_sync(&mut self, scope: Scope) {
-        match self {
-            AnyStorage::File(file) => file.begin_sync(scope),
-            AnyStorage::Memory(memory) => memory.begin_sync(scope),
-        }
+        either!(self, inner => inner.read(offset, out))
     }
 
     fn sync(&mut self) -> Result<(), StorageError> {
-        match self {
-            AnyStorage::File(file) => file.sync(),
-            AnyStorage::Memory(memory) => memory.sync(),
-        }
+        either!(self, inner => inner.sync())
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        either!(self, inner => inner.grow(bytes))
+    }
+}
+
+impl Storage for AnyStorage {
+    fn submit(&mut self, ticket: u64, offset: u64, bytes: &[u8]) {
+        either!(self, inner => inner.submit(ticket, offset, bytes));
+    }
+
+    fn resume(&mut self) {
+        either!(self, inner => inner.resume());
+    }
+
+    fn begin_sync(&mut self, scope: Scope) {
+        either!(self, inner => inner.begin_sync(scope));
+    }
+
+    fn start(&mut self, job: Job) {
+        either!(self, inner => inner.start(job));
     }
 
     fn will_need(&mut self, offset: u64, bytes: u64) {
-        match self {
-            AnyStorage::File(file) => file.will_need(offset, bytes),
-            AnyStorage::Memory(memory) => memory.will_need(offset, bytes),
-        }
+        either!(self, inner => inner.will_need(offset, bytes));
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        either!(self, inner => inner.next_completion())
+    }
+
+    fn wait_for_writes(&mut self) {
+        either!(self, inner => inner.wait_for_writes());
     }
 }
 

@@ -42,6 +42,13 @@ pub enum Event {
         shard: usize,
         scope: backup::Scope,
     },
+    /// A late disk goes on.
+    Disk {
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+        step: DiskStep,
+    },
     /// A shard looks for the coordinator.
     Enlist {
         server: usize,
@@ -207,4 +214,15 @@ pub enum PutBackStep {
 pub struct Between {
     pub source: usize,
     pub target: usize,
+}
+
+/// What a late disk does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskStep {
+    /// Carries out writes.
+    Write,
+    /// Does a job.
+    Job,
+    /// Tells of what it has done.
+    Report,
 }

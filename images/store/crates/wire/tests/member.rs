@@ -133,6 +133,8 @@ fn of_shards() -> Vec<(&'static str, shard::Kind)> {
                 frames_damaged: 5,
                 retired: "retired".to_owned(),
                 keeps_checkpoints: true,
+                // Said while it lasts.
+                stalled: String::new(),
             }),
         ),
         (

@@ -17,7 +17,7 @@ impl Dying {
     }
 }
 
-impl Storage for &mut Dying {
+impl Disk for &mut Dying {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.step()?;
         self.storage.write(offset, bytes)
@@ -28,9 +28,6 @@ impl Storage for &mut Dying {
     fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
         self.step()?;
         self.storage.grow(bytes)
-    }
-    fn begin_sync(&mut self, scope: Scope) {
-        self.storage.begin_sync(scope);
     }
     fn sync(&mut self) -> Result<(), StorageError> {
         self.step()?;
@@ -131,7 +128,7 @@ fn a_crash_in_the_middle_loses_nothing() {
                 left: steps,
             };
             // Kept outside of the backup, which an error drops.
-            let opened = Backup::open(rig.now, rig.config.clone(), &mut dying);
+            let opened = Backup::open(rig.now, rig.config.clone(), Prompt::new(&mut dying));
             is_over = opened.is_ok();
             drop(opened);
             let mut storage = dying.storage;

@@ -125,8 +125,7 @@ impl Model {
                 self.rig.begin_recovery(log);
             }
             Operation::Forget(log) => {
-                let Rig { backup, said, .. } = &mut self.rig;
-                backup.as_mut().unwrap().forget_log(log, said);
+                self.rig.backup().forget_log(log);
                 self.rig.tick();
                 for (_, known) in self
                     .known

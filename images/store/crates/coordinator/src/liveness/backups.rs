@@ -83,13 +83,27 @@ impl Announced {
         let id = server.id;
         if let Some(BackupReport { retired, .. }) = &server.backup
             && !retired.is_empty()
-            && before.is_none_or(|before| before.retired.is_empty())
+            && before
+                .as_ref()
+                .is_none_or(|before| before.retired.is_empty())
         {
             let event = MemberEvent::BackupRetired {
                 server: id,
                 why: retired.clone(),
             };
             out.report(event.into());
+        }
+        if let Some(BackupReport { stalled, .. }) = &server.backup {
+            let before = before.map(|before| before.stalled).unwrap_or_default();
+            if before.is_empty() && !stalled.is_empty() {
+                let event = MemberEvent::StorageStopped {
+                    server: id,
+                    why: stalled.clone(),
+                };
+                out.report(event.into());
+            } else if !before.is_empty() && stalled.is_empty() {
+                out.report(MemberEvent::StorageGoesOn { server: id }.into());
+            }
         }
         self.announce(store, None, out);
         Some(logs)

@@ -54,6 +54,14 @@ pub enum MemberEvent {
         server: ServerId,
         why: String,
     },
+    /// A backup's storage completes nothing.
+    StorageStopped {
+        server: ServerId,
+        why: String,
+    },
+    StorageGoesOn {
+        server: ServerId,
+    },
     /// No backup has a free frame.
     BackupsFull {
         frames: u64,
@@ -79,11 +87,13 @@ impl MemberEvent {
             | MemberEvent::OddMessage
             | MemberEvent::SessionSilent { .. }
             | MemberEvent::ServerDead { .. }
+            | MemberEvent::StorageStopped { .. }
             | MemberEvent::LowerFloor { .. } => Level::Warning,
             MemberEvent::Enlisted { .. }
             | MemberEvent::Removed { .. }
             | MemberEvent::Drained { .. }
             | MemberEvent::Undrained { .. }
+            | MemberEvent::StorageGoesOn { .. }
             | MemberEvent::LastResortEnded { .. } => Level::Notice,
         }
     }
@@ -142,6 +152,13 @@ impl fmt::Display for MemberEvent {
             ),
             MemberEvent::BackupRetired { server, why } => {
                 write!(f, "the backup of server {server} has retired: {why}")
+            }
+            MemberEvent::StorageStopped { server, why } => write!(
+                f,
+                "the storage of the backup of server {server} has stopped: {why}"
+            ),
+            MemberEvent::StorageGoesOn { server } => {
+                write!(f, "the storage of the backup of server {server} goes on")
             }
             MemberEvent::BackupsFull { frames, backups } => write!(
                 f,

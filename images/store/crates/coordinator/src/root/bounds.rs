@@ -26,7 +26,10 @@ impl Coordinator {
                 pong.loads.shrink_to_fit();
                 bound_ports(&mut pong.ports);
             }
-            Some(shard::Kind::BackupReport(report)) => cut(&mut report.retired, MAX_TEXT_BYTES),
+            Some(shard::Kind::BackupReport(report)) => {
+                cut(&mut report.retired, MAX_TEXT_BYTES);
+                cut(&mut report.stalled, MAX_TEXT_BYTES);
+            }
             Some(shard::Kind::LogInventory(inventory)) => {
                 for replica in &mut inventory.replicas {
                     cut(&mut replica.damage, MAX_TEXT_BYTES);

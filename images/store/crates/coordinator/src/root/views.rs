@@ -263,5 +263,6 @@ fn backup_view(server: &Server) -> Option<BackupStorage> {
         frames_damaged: report.frames_damaged,
         segment_bytes: report.segment_bytes,
         retired_reason: report.retired.clone(),
+        stalled_reason: report.stalled.clone(),
     })
 }

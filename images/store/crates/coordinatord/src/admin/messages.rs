@@ -302,6 +302,7 @@ pub(super) fn backup(storage: status::BackupStorage) -> admin::BackupStorage {
         frames_damaged: storage.frames_damaged,
         segment_bytes: storage.segment_bytes,
         retired_reason: storage.retired_reason,
+        stalled_reason: storage.stalled_reason,
     }
 }
 

@@ -117,6 +117,7 @@ fn backup_json(backup: &admin::BackupStorage) -> Value {
         "framesDamaged": backup.frames_damaged,
         "segmentBytes": backup.segment_bytes,
         "retiredReason": backup.retired_reason,
+        "stalledReason": backup.stalled_reason,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The coordinator's checkpoints in this server's volume: docs/rebuild.md.
 
 use backup::Storage;
+use base::time::Time;
 use wire::member::{
     CheckpointKept, CheckpointPart, KeepCheckpoint, MAX_CHECKPOINT_BYTES, ReadCheckpoint,
 };
@@ -62,7 +63,7 @@ impl<S: Storage> Server<S> {
             return Ok(Some(held));
         }
         let written = self
-            .with_backup(out, |backup, out| backup.keep_checkpoint(&bytes, out))
+            .with_backup(out, |backup, _| backup.keep_checkpoint(&bytes))
             .ok_or("the backup's storage is not open")?;
         let here = written.map_err(|status| match status {
             Status::Full => "no frame is free for it: give the backup more (--segmentFrames, or backups.storage.size of the Store)".to_owned(),
@@ -82,7 +83,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// Says what can be said by now.
-    pub(super) fn tend_checkpoint(&mut self, out: &mut impl ServerEffects) {
+    pub(super) fn tend_checkpoint(&mut self, now: Time, out: &mut impl ServerEffects) {
         if let Some((number, here)) = self.checkpoint.written
             && let Some(backup) = self.stage.backup()
         {
@@ -102,21 +103,41 @@ impl<S: Storage> Server<S> {
         if self.stage.is_opening() {
             return;
         }
+        if self.is_reading_checkpoint() {
+            // Memory has it by now.
+            self.with_backup(out, |backup, out| backup.complete(now, out));
+            if self.checkpoint.read.is_none() {
+                return;
+            }
+        }
         if let Some(read) = self.checkpoint.asked.take() {
             let part = self.checkpoint_part(read);
             say(shard::Kind::CheckpointPart(part), out);
         }
     }
 
-    fn checkpoint_part(&mut self, read: ReadCheckpoint) -> CheckpointPart {
+    /// Whether what the coordinator asks for is still to be read from the disk.
+    fn is_reading_checkpoint(&mut self) -> bool {
+        let checkpoint = &mut self.checkpoint;
         let Some(backup) = self.stage.backup_mut() else {
+            return false;
+        };
+        if checkpoint.asked.is_none() || checkpoint.read.is_some() {
+            return false;
+        }
+        if !std::mem::replace(&mut checkpoint.is_reading, true) {
+            backup.read_newest_checkpoint();
+        }
+        true
+    }
+
+    fn checkpoint_part(&mut self, read: ReadCheckpoint) -> CheckpointPart {
+        let (Some(backup), Some(whole)) = (self.stage.backup(), &self.checkpoint.read) else {
             return CheckpointPart {
                 offset: read.offset,
                 ..CheckpointPart::default()
             };
         };
-        let whole = &mut self.checkpoint.read;
-        let whole = whole.get_or_insert_with(|| backup.newest_checkpoint().unwrap_or_default());
         let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
         let rest = whole.get(start..).unwrap_or_default();
         let length = rest.len().min(read.bytes.min(MAX_PIECE_BYTES) as usize);

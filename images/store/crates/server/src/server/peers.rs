@@ -3,7 +3,7 @@
 use backup::{Backup, Storage};
 use base::ids::ReplyTo;
 use base::time::Time;
-use wire::peer::{Data, Entries, Request};
+use wire::peer::Request;
 
 use super::Server;
 use crate::effects::ServerEffects;
@@ -12,9 +12,6 @@ use crate::from_backup::FromBackup;
 
 /// Appends of one peer that wait for a sync, at most. A master has 4 MiB under way to a backup, and few appends are shorter than 100 bytes.
 const MAX_WAITING: u32 = 1 << 16;
-
-/// Answers to recovery masters in one round: each takes about half a millisecond, and clients and the keep-alives of other masters wait meanwhile.
-const READS_AT_ONCE: usize = 4;
 
 impl<S: Storage> Server<S> {
     /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
@@ -43,11 +40,7 @@ impl<S: Storage> Server<S> {
             (Ok(Request::Free(free)), _) => {
                 self.change(to, out, |backup, out| backup.free(free, to, out));
             }
-            (Ok(Request::Read(read)), Some(backup)) => {
-                let status = backup.read(&read, &mut self.read);
-                out.answer_peer(to, &[&Data::fixed_bytes(status), &self.read]);
-            }
-            (Ok(Request::ReadEntries(_)), Some(_)) => {
+            (Ok(Request::Read(_) | Request::ReadEntries(_)), Some(_)) => {
                 if !self.reads.push(to, payload) {
                     self.refuse_peer(to.connection, PeerError::TooManyReads, out);
                 }
@@ -63,23 +56,43 @@ impl<S: Storage> Server<S> {
         }
     }
 
-    /// Answers some of what recovery masters have asked for; when to come again.
-    pub(super) fn answer_reads(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
-        for _ in 0..READS_AT_ONCE {
-            if let Some((to, payload)) = self.reads.pop()
-                && let Some(backup) = self.stage.backup_mut()
-                && let Ok(Request::ReadEntries(read)) = Request::decode(&payload)
-            {
-                let (status, next_offset) = backup.read_entries(&read, &mut self.read);
-                let fixed = Entries::fixed_bytes(status, next_offset);
-                out.answer_peer(to, &[&fixed, &self.read]);
+    /// Has the backup read what was asked for, as much at a time as it takes; when to come again, if no completion says so.
+    pub(super) fn begin_reads(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
+        for _ in 0..self.reads.len() {
+            let Some((to, payload)) = self.reads.pop() else {
+                break;
+            };
+            let is_begun = self.with_backup(out, |backup, out| match Request::decode(&payload) {
+                Ok(Request::Read(read)) if backup.may_read(read.replica) => {
+                    backup.read(&read, to, out);
+                    true
+                }
+                Ok(Request::ReadEntries(read)) if backup.may_read(read.replica) => {
+                    backup.read_entries(&read, to, out);
+                    true
+                }
+                _ => false,
+            });
+            if is_begun == Some(false) {
+                self.reads.put_back(to, payload);
             }
         }
-        if self.reads.is_empty() {
-            Time::NEVER
-        } else {
-            now
+        // Memory has it by now.
+        let is_reading = self.with_backup(out, |backup, out| {
+            backup.complete(now, out);
+            backup.is_reading()
+        });
+        match self.reads.len() {
+            0 => Time::NEVER,
+            _ if is_reading == Some(true) => Time::NEVER,
+            _ => now,
         }
+    }
+
+    /// The storage may have completed something. [`Server::tick`] looks as well; a driver that calls this first has answers leave a little earlier.
+    pub fn storage_completed(&mut self, now: Time, out: &mut impl ServerEffects) {
+        self.with_backup(out, |backup, out| backup.complete(now, out));
+        self.report.changed();
     }
 
     /// A request whose answer may wait for a sync.
@@ -112,8 +125,9 @@ impl<S: Storage> Server<S> {
         act: impl FnOnce(&mut Backup<S>, &mut FromBackup<'_, O>) -> T,
     ) -> Option<T> {
         let waiting = &mut self.waiting;
+        let read = &mut self.checkpoint.read;
         let backup = self.stage.backup_mut()?;
-        Some(act(backup, &mut FromBackup { out, waiting }))
+        Some(act(backup, &mut FromBackup { out, waiting, read }))
     }
 
     /// Such a connection is gone.
@@ -125,17 +139,5 @@ impl<S: Storage> Server<S> {
     fn close_peer(&mut self, connection: u64, out: &mut impl ServerEffects) {
         self.peer_closed(connection);
         out.close_peer(connection);
-    }
-
-    /// A sync that the backup's storage was told to begin has ended.
-    pub fn synced(
-        &mut self,
-        now: Time,
-        scope: backup::Scope,
-        result: Result<(), backup::StorageError>,
-        out: &mut impl ServerEffects,
-    ) {
-        self.with_backup(out, |backup, out| backup.synced(now, scope, result, out));
-        self.report.changed();
     }
 }

@@ -34,6 +34,7 @@ fn peers_are_answered() {
         bytes: 100,
     };
     let nonce = rig.ask(&read.to_bytes());
+    rig.tick();
     let answer = rig.answer_to(nonce).unwrap();
     let (status, data) = (Status::Ok, &b"tent"[..]);
     assert_eq!(Data::decode(&answer), Ok(Data { status, data }));
@@ -43,6 +44,7 @@ fn peers_are_answered() {
     let nonce = rig.ask(&free.to_bytes());
     assert_eq!(rig.status_of(nonce), Status::Ok);
     let nonce = rig.ask(&read.to_bytes());
+    rig.tick();
     let answer = rig.answer_to(nonce).unwrap();
     assert_eq!(Data::decode(&answer).unwrap().status, Status::Missing);
 }
@@ -267,6 +269,7 @@ fn a_log_is_fenced_and_its_inventory_given_when_no_promise_is_left() {
     assert!(found.is_open && !found.is_side && found.damage.is_empty());
     // Whoever asks again is answered again.
     rig.order(coordinator::Kind::FenceLog(Log { log: log.0 }));
+    rig.tick();
     assert!(rig.inventory().is_some());
 
     let logs = vec![log.0];

@@ -224,6 +224,7 @@ impl Rig {
         let to = ReplyTo { connection, nonce };
         self.server
             .peer_request(self.now, to, payload, &mut self.said);
+        self.server.storage_completed(self.now, &mut self.said);
         nonce
     }
 
@@ -254,8 +255,7 @@ impl Rig {
 
     pub fn finish_sync(&mut self, scope: Scope) {
         let backup = self.server.backup_mut().expect("an open storage");
-        let result = backup.storage_mut().finish_sync(scope);
-        self.server.synced(self.now, scope, result, &mut self.said);
+        backup.storage_mut().finish_sync(scope);
         self.tick();
     }
 

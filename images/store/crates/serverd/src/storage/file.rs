@@ -5,13 +5,15 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
-use backup::{Layout, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+use backup::{Completion, Disk, Job, Layout, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+use net::Remote;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
+use super::lane::{Lane, Teller};
 use super::worker::Worker;
-use super::{Event, Reporter};
 
 /// A file or device that this process has to itself, as long as it lives.
 pub struct BackupFile {
@@ -142,25 +144,30 @@ impl BackupFile {
         self,
         layout: &Layout,
         index: u16,
-        reporter: Reporter,
+        remote: Remote,
     ) -> Result<FileStorage, String> {
         self.reserve(layout)?;
         errors_instead_of_signals();
-        let path: Arc<Path> = self.path.into();
-        let file = Arc::new(self.file);
-        let (all, whole) = (Arc::clone(&file), Arc::clone(&path));
-        let teller = reporter.clone();
+        let disk = FileDisk {
+            path: self.path.into(),
+            file: Arc::new(self.file),
+            device_bytes: self.device_bytes,
+        };
+        let (sender, completions) = channel();
+        let teller = Teller::new(sender, remote);
+        let (whole, heard) = (disk.clone(), teller.clone());
         let frames = Worker::start(format!("sync-{index}"), move |()| {
-            let result = sync(&all, &whole);
-            teller.tell(Event::Synced(Scope::All, result));
+            heard.tell(Completion::Synced(
+                Scope::All,
+                sync(&whole.file, &whole.path),
+            ));
         })?;
-        let (head, of) = (Arc::clone(&file), Arc::clone(&path));
-        let teller = reporter.clone();
+        let (head, heard) = (disk.clone(), teller.clone());
         let superblock = Worker::start(format!("fence-{index}"), move |newest: Newest| {
-            let result = write_through(&head, &of, &newest);
-            teller.tell(Event::Synced(Scope::Superblock, result));
+            let result = write_through(&head.file, &head.path, &newest);
+            heard.tell(Completion::Synced(Scope::Superblock, result));
         })?;
-        let ahead = Arc::clone(&file);
+        let ahead = Arc::clone(&disk.file);
         let fetcher = Worker::start(format!("fetch-{index}"), move |(offset, bytes)| {
             // A wish: without it, reading takes longer.
             let _ = fadvise(
@@ -170,15 +177,30 @@ impl BackupFile {
                 Advice::WillNeed,
             );
         })?;
+        let (mut read, heard) = (disk.clone(), teller.clone());
+        let jobs = Worker::start(format!("read-{index}"), move |job: Job| {
+            let done = job.run(&mut read);
+            heard.tell(Completion::Done(Box::new(done)));
+        })?;
+        let (file, path) = (Arc::clone(&disk.file), Arc::clone(&disk.path));
+        let lane = Arc::new(Lane::new(file, path, teller.clone()));
+        let long = Arc::clone(&lane);
+        let writer = Worker::start(format!("write-{index}"), move |()| {
+            long.carry_out();
+            long.wake();
+        })?;
         Ok(FileStorage {
-            file,
-            path,
-            device_bytes: self.device_bytes,
+            disk,
             newest: Newest::default(),
+            lane,
+            has_submitted: false,
             frames,
             superblock,
             fetcher,
-            reporter,
+            jobs,
+            writer,
+            completions,
+            teller,
         })
     }
 }
@@ -216,17 +238,38 @@ struct Newest {
     bytes: Vec<u8>,
 }
 
-/// See [`BackupFile`].
-pub struct FileStorage {
+/// The file or device, for threads that may wait for it.
+#[derive(Clone)]
+struct FileDisk {
     file: Arc<File>,
     path: Arc<Path>,
     /// Of a device; `None` for a file.
     device_bytes: Option<u64>,
+}
+
+/// See [`BackupFile`].
+pub struct FileStorage {
+    disk: FileDisk,
     newest: Newest,
+    lane: Arc<Lane>,
+    /// Somebody is to carry out what is in the lane.
+    has_submitted: bool,
     frames: Worker<()>,
     superblock: Worker<Newest>,
     fetcher: Worker<(u64, u64)>,
-    reporter: Reporter,
+    jobs: Worker<Job>,
+    writer: Worker<()>,
+    completions: Receiver<Completion>,
+    teller: Teller,
+}
+
+impl FileStorage {
+    /// Where the caller is to carry out writes now.
+    pub fn lane_to_carry_out(&mut self) -> Option<Arc<Lane>> {
+        let is_mine =
+            std::mem::take(&mut self.has_submitted) && self.lane.is_to_carry_out(&self.writer);
+        is_mine.then(|| Arc::clone(&self.lane))
+    }
 }
 
 fn failed(path: &Path, what: &str, error: &dyn std::fmt::Display) -> StorageError {
@@ -265,12 +308,8 @@ fn write_through(file: &File, path: &Path, newest: &Newest) -> Result<(), Storag
     Ok(())
 }
 
-impl Storage for FileStorage {
+impl Disk for FileDisk {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
-        if offset < SUPERBLOCK_BYTES {
-            let bytes = bytes.to_vec();
-            self.newest = Newest { offset, bytes };
-        }
         self.file.write_all_at(bytes, offset).map_err(|error| {
             let what = format!("cannot write {} bytes at {offset}", bytes.len());
             failed(&self.path, &what, &error)
@@ -307,22 +346,69 @@ impl Storage for FileStorage {
         })
     }
 
+    fn sync(&mut self) -> Result<(), StorageError> {
+        sync(&self.file, &self.path)
+    }
+}
+
+impl Disk for FileStorage {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        self.disk.write(offset, bytes)
+    }
+
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError> {
+        self.disk.read(offset, out)
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        self.disk.grow(bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        self.disk.sync()
+    }
+}
+
+impl Storage for FileStorage {
+    fn submit(&mut self, ticket: u64, offset: u64, bytes: &[u8]) {
+        if offset < SUPERBLOCK_BYTES {
+            let bytes = bytes.to_vec();
+            self.newest = Newest { offset, bytes };
+        }
+        self.lane.submit(ticket, offset, bytes);
+        self.has_submitted = true;
+    }
+
+    fn resume(&mut self) {
+        self.lane.resume();
+        self.has_submitted = true;
+    }
+
     fn begin_sync(&mut self, scope: Scope) {
         let is_begun = match scope {
             Scope::All => self.frames.give(()),
             Scope::Superblock => self.superblock.give(self.newest.clone()),
         };
         if !is_begun {
-            let error = failed(&self.path, "cannot sync", &"a thread has panicked");
-            self.reporter.tell(Event::Synced(scope, Err(error)));
+            let error = failed(&self.disk.path, "cannot sync", &"a thread has panicked");
+            self.teller.tell(Completion::Synced(scope, Err(error)));
         }
     }
 
-    fn sync(&mut self) -> Result<(), StorageError> {
-        sync(&self.file, &self.path)
+    fn start(&mut self, job: Job) {
+        // Should its thread have panicked, the process has ended with it.
+        self.jobs.give(job);
     }
 
     fn will_need(&mut self, offset: u64, bytes: u64) {
         self.fetcher.give((offset, bytes));
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.completions.try_recv().ok()
+    }
+
+    fn wait_for_writes(&mut self) {
+        self.lane.wait();
     }
 }

@@ -1,19 +1,16 @@
 //! Frames in this process's memory, for stores that want no disk: what they hold is gone with the process.
 
-use backup::{Scope, Storage, StorageError};
-
-use super::{Event, Reporter};
+use backup::{Disk, StorageError};
 
 pub struct ProcessMemory {
     /// Taken from the kernel as it is written to.
     bytes: Vec<u8>,
-    reporter: Reporter,
 }
 
 impl ProcessMemory {
     /// # Errors
     /// This machine cannot address so much.
-    pub fn new(bytes: u64, reporter: Reporter) -> Result<ProcessMemory, String> {
+    pub fn new(bytes: u64) -> Result<ProcessMemory, String> {
         let too_large = || {
             format!(
                 "{} MiB of frames are more than this machine has memory for; give fewer with --segmentFrames, or a file with -f",
@@ -26,7 +23,6 @@ impl ProcessMemory {
         drop(probe);
         Ok(ProcessMemory {
             bytes: vec![0; length],
-            reporter,
         })
     }
 
@@ -39,7 +35,7 @@ impl ProcessMemory {
     }
 }
 
-impl Storage for ProcessMemory {
+impl Disk for ProcessMemory {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.range(offset, bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -54,10 +50,6 @@ impl Storage for ProcessMemory {
         Err(StorageError(
             "memory is never opened a second time".to_owned(),
         ))
-    }
-
-    fn begin_sync(&mut self, scope: Scope) {
-        self.reporter.tell(Event::Synced(scope, Ok(())));
     }
 
     fn sync(&mut self) -> Result<(), StorageError> {

@@ -182,6 +182,8 @@ fn of_member(event: &MemberEvent) -> Option<&'static str> {
         | MemberEvent::Undrained { .. }
         | MemberEvent::LastResortEnded { .. }
         | MemberEvent::BackupRetired { .. }
+        | MemberEvent::StorageStopped { .. }
+        | MemberEvent::StorageGoesOn { .. }
         | MemberEvent::BackupsFull { .. } => None,
     }
 }

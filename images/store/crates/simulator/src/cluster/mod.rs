@@ -10,6 +10,7 @@ use crate::cluster::api::Api;
 use crate::cluster::builds::Builds;
 use crate::cluster::client::ClientNode;
 use crate::cluster::coordinator_node::CoordinatorProcess;
+use crate::cluster::late_disks::LateDisks;
 use crate::cluster::put_back::PutBack;
 use crate::cluster::server::ServerNode;
 use crate::coverage::Coverage;
@@ -41,6 +42,7 @@ pub mod endings;
 pub mod ends;
 pub mod hosts;
 pub mod installing;
+pub mod late_disks;
 pub mod leaders;
 pub mod notes;
 pub mod peers;
@@ -116,6 +118,7 @@ pub struct Cluster {
     pub failure: Option<String>,
     /// Disks that have lost something that was promised.
     pub damages: u32,
+    pub late_disks: LateDisks,
     /// Backups are late, and nothing else may go wrong.
     pub is_only_late: bool,
     queue: BinaryHeap<Reverse<Scheduled>>,
@@ -154,6 +157,7 @@ impl Cluster {
             prints,
         } = beginning;
         let network = Network::new(scenario.network, &mut streams);
+        let late_disks = LateDisks::draw(&mut streams);
         let mut cluster = Cluster {
             now: 0,
             network,
@@ -181,6 +185,7 @@ impl Cluster {
             phase: Phase::Load,
             failure: None,
             damages: 0,
+            late_disks,
             is_only_late: false,
             queue: BinaryHeap::new(),
             scheduled: 0,

@@ -344,9 +344,16 @@ impl Cluster {
         // attempt has written is nothing that was promised.
         let before = disk.clone();
         let opened = Backup::open(now, config, disk);
-        if opened.is_err() {
-            node.disks.insert(shard, before);
-        }
+        let opened = match opened {
+            Ok(mut backup) => {
+                backup.storage_mut().is_late = self.late_disks.are_late();
+                Ok(backup)
+            }
+            Err(error) => {
+                node.disks.insert(shard, before);
+                Err(error)
+            }
+        };
         self.with_shard(server, shard, |node, now, _| {
             node.core.backup_opened(now, opened)
         });
@@ -386,13 +393,21 @@ impl Cluster {
         if node.incarnation != incarnation || !node.is_up {
             return;
         }
-        self.with_shard(server, shard, |node, now, out| {
-            node.syncing.remove(&scope);
-            let Some(backup) = node.core.backup_mut() else {
-                return;
+        if let Some(later) = self.disk_goes_on_in(server, shard) {
+            let synced = Event::Synced {
+                server,
+                incarnation,
+                shard,
+                scope,
             };
-            let result = backup.storage_mut().finish_sync(scope);
-            node.core.synced(now, scope, result, out);
+            return self.schedule_in(later, synced);
+        }
+        // The tick hears of it, unless the disk is late to tell.
+        self.with_shard(server, shard, |node, _, _| {
+            node.syncing.remove(&scope);
+            if let Some(backup) = node.core.backup_mut() {
+                backup.storage_mut().finish_sync(scope);
+            }
         });
     }
 

@@ -18,6 +18,7 @@ use wire::format::Formats;
 use wire::member::ToCoordinator;
 
 use crate::cluster::ports::{PROTOCOLS, Ports};
+use crate::event::DiskStep;
 use crate::net::datagrams::Datagrams;
 use crate::net::network::Host;
 use crate::oracles::oracle::Oracle;
@@ -223,6 +224,8 @@ pub struct ShardNode {
     pub last_number: u64,
     /// Syncs whose end is scheduled.
     pub syncing: BTreeSet<Scope>,
+    /// Steps of its disk that are scheduled.
+    pub disk_steps: BTreeSet<DiskStep>,
     pub oracle: Oracle,
     /// The log is durable up to here.
     pub durable: LogPosition,
@@ -377,6 +380,7 @@ impl ServerNode {
                     ports,
                     last_number: 0,
                     syncing: BTreeSet::new(),
+                    disk_steps: BTreeSet::new(),
                     oracle: Oracle::default(),
                 }
             })

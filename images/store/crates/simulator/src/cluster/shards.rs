@@ -81,6 +81,7 @@ impl Cluster {
         }
         self.flush(server, shard);
         self.schedule_syncs(server, shard);
+        self.schedule_disk(server, shard);
         self.tick_when(host, next);
     }
 

@@ -86,7 +86,8 @@ impl Cluster {
             Event::Enlist { server, .. }
             | Event::Flushed { server, .. }
             | Event::OpenBackup { server, .. }
-            | Event::Synced { server, .. } => Some(server_host(*server)),
+            | Event::Synced { server, .. }
+            | Event::Disk { server, .. } => Some(server_host(*server)),
             Event::GiveUpLink { connection } => self.network.host(*connection, 0),
             Event::ClientStep(client) | Event::PageStep(client) => Some(client_host(*client)),
             Event::Elect { process, .. } | Event::ApiAnswer { process, .. } => {
@@ -145,6 +146,12 @@ impl Cluster {
                 shard,
                 scope,
             } => self.synced(server, incarnation, shard, scope),
+            Event::Disk {
+                server,
+                incarnation,
+                shard,
+                step,
+            } => self.disk_goes_on(server, incarnation, shard, step),
             Event::Enlist {
                 server,
                 incarnation,

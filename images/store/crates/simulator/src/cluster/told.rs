@@ -6,7 +6,7 @@ use backup::{Backup, BackupEffects, BackupEvent, Durability, Inventory, ReplicaI
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::member::{LogInventory, ReplicaFound};
-use wire::peer::{Answer, SERVING_PROMISE};
+use wire::peer::{Answer, SERVING_PROMISE, Status};
 
 /// What a backup says that is opened to look.
 #[derive(Default)]
@@ -14,6 +14,9 @@ struct Said(Vec<ReplicaInfo>);
 
 impl BackupEffects for Said {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
+    fn data(&mut self, _: ReplyTo, _: Status, _: &[u8]) {}
+    fn entries(&mut self, _: ReplyTo, _: Status, _: u32, _: &[u8]) {}
+    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
     fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.0 = inventory.replicas;
@@ -31,12 +34,15 @@ pub fn outlives_power(backup: &Backup<MemoryStorage>, told: &LogInventory) -> Re
     config.boot_id[15] ^= 1;
     let mut storage = backup.storage().clone();
     storage.faults = Faults::default();
+    storage.is_late = false;
     storage.power_loss(|_| 0);
     let log = ServerId(told.log);
     let mut said = Said::default();
     let mut opened =
         Backup::open(Time::ZERO, config, storage).map_err(|error| error.to_string())?;
-    opened.begin_recovery(Time::ZERO + 2 * SERVING_PROMISE, log, &mut said);
+    let now = Time::ZERO + 2 * SERVING_PROMISE;
+    opened.begin_recovery(now, log, &mut said);
+    opened.complete(now, &mut said);
     let is_there = |replica: &ReplicaFound| said.0.iter().any(|one| is_same(one, replica));
     let mut sound = told
         .replicas

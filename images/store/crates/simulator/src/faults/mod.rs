@@ -11,6 +11,7 @@ use crate::faults::dead_ways::DeadWays;
 use crate::faults::drains::Drains;
 use crate::faults::hints::Hints;
 use crate::faults::independent::Independent;
+use crate::faults::late_disks::Stalls;
 use crate::faults::lateness::Lateness;
 use crate::faults::migrations::Migrations;
 use crate::faults::splits::Splits;
@@ -30,6 +31,7 @@ pub mod disks;
 pub mod drains;
 pub mod hints;
 mod independent;
+pub mod late_disks;
 pub mod lateness;
 pub mod migrations;
 pub mod peers;
@@ -62,6 +64,7 @@ fn independent(streams: &mut Streams, profile: Profile, scenario: &Scenario) -> 
         Box::new(DeadWays::draw(streams, scenario)),
         Box::new(Hints::draw(streams)),
         Box::new(Splits::draw(streams, profile, scenario)),
+        Box::new(Stalls::draw(streams, scenario)),
     ])
 }
 

@@ -51,6 +51,9 @@ pub struct BackupReport {
     /// It keeps checkpoints of the coordinator's state; older builds do not know the message.
     #[prost(bool, tag = "7")]
     pub keeps_checkpoints: bool,
+    /// What its device takes too long for; empty while all is well.
+    #[prost(string, tag = "8")]
+    pub stalled: String,
 }
 
 /// All backups of the store; what is not in the list is lost. Follows every welcome if there are any, and every change.

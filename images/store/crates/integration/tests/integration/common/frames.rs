@@ -24,11 +24,19 @@ pub fn boot_id() -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap().to_be_bytes()
 }
 
-/// For what a backup says and a test does not want to know.
-struct Silent;
+/// The data that a backup gives out; what else it says, a test does not want to know.
+#[derive(Default)]
+struct Given(Vec<u8>);
 
-impl BackupEffects for Silent {
+impl BackupEffects for Given {
     fn answer(&mut self, _: ReplyTo, _: Answer) {}
+    fn data(&mut self, _: ReplyTo, status: Status, data: &[u8]) {
+        if status == Status::Ok {
+            self.0.extend_from_slice(data);
+        }
+    }
+    fn entries(&mut self, _: ReplyTo, _: Status, _: u32, _: &[u8]) {}
+    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
     fn report(&mut self, _: BackupEvent) {}
     fn released(&mut self, _: Inventory) {}
 }
@@ -47,7 +55,7 @@ impl Frames {
         };
         let storage = MemoryStorage::with(std::fs::read(path).unwrap());
         let mut backup = Backup::open(Time::ZERO, config, storage).unwrap();
-        backup.tick(Time::ZERO, &mut Silent);
+        backup.tick(Time::ZERO, &mut Given::default());
         Frames { backup }
     }
 
@@ -64,18 +72,24 @@ impl Frames {
             segments.map(move |segment_id| ReplicaId { log, segment_id })
         };
         let replicas: Vec<ReplicaId> = logs.iter().flat_map(of_log).collect();
-        let (mut all, mut piece) = (Vec::new(), Vec::new());
+        let mut given = Given::default();
+        let to = ReplyTo {
+            connection: 1,
+            nonce: 1,
+        };
         for replica in replicas {
             let read = Read {
                 replica,
                 offset: 0,
                 bytes: SEGMENT_BYTES,
             };
-            if self.backup.read(&read, &mut piece) == Status::Ok {
-                all.extend_from_slice(&piece);
+            self.backup.read(&read, to, &mut given);
+            // Each replica is compared and read in one step, or in several.
+            while self.backup.is_reading() {
+                self.backup.tick(Time::ZERO, &mut given);
             }
         }
-        all
+        given.0
     }
 }
 

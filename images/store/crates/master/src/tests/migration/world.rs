@@ -9,7 +9,7 @@ use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::format::{FIRST_FORMAT, Formats};
 use wire::member::{self, SegmentSource, TabletRange, ToShard, coordinator, shard};
-use wire::peer::{Answer, Data, Entries, Request, Role};
+use wire::peer::{Answer, Data, Entries, Request, Role, Status as PeerStatus};
 
 use super::super::harness::*;
 use crate::*;
@@ -51,6 +51,7 @@ pub struct Node {
 #[derive(Default)]
 struct FromBackup {
     answers: Vec<Answer>,
+    read: Option<Vec<u8>>,
     released: Vec<Inventory>,
 }
 
@@ -58,6 +59,13 @@ impl backup::BackupEffects for FromBackup {
     fn answer(&mut self, _to: ReplyTo, answer: Answer) {
         self.answers.push(answer);
     }
+    fn data(&mut self, _to: ReplyTo, status: PeerStatus, data: &[u8]) {
+        self.read = Some([&Data::fixed_bytes(status)[..], data].concat());
+    }
+    fn entries(&mut self, _to: ReplyTo, status: PeerStatus, next_offset: u32, data: &[u8]) {
+        self.read = Some([&Entries::fixed_bytes(status, next_offset)[..], data].concat());
+    }
+    fn checkpoint(&mut self, _bytes: Option<Vec<u8>>) {}
     fn report(&mut self, _event: BackupEvent) {}
     fn released(&mut self, inventory: Inventory) {
         self.released.push(inventory);
@@ -192,14 +200,14 @@ impl Nodes {
 
     pub fn forget_log(&mut self, log: ServerId) {
         self.found.remove(&log);
-        self.backup.forget_log(log, &mut FromBackup::default());
+        self.backup.forget_log(log);
     }
 
     fn tend_backup(&mut self, mut out: FromBackup) -> Vec<Answer> {
         self.backup.tick(self.now, &mut out);
         for scope in self.backup.storage().syncs_under_way() {
-            let result = self.backup.storage_mut().finish_sync(scope);
-            self.backup.synced(self.now, scope, result, &mut out);
+            self.backup.storage_mut().finish_sync(scope);
+            self.backup.complete(self.now, &mut out);
         }
         for inventory in out.released {
             self.found.insert(inventory.log, inventory);
@@ -313,14 +321,14 @@ impl Nodes {
             Request::KeepAlive(keep_alive) => backup.keep_alive(now, keep_alive, to, &mut out),
             Request::Free(free) => backup.free(free, to, &mut out),
             Request::Read(read) => {
-                let mut data = Vec::new();
-                let status = backup.read(&read, &mut data);
-                return [&Data::fixed_bytes(status)[..], &data].concat();
+                backup.read(&read, to, &mut out);
+                backup.complete(now, &mut out);
+                return out.read.expect("memory answers at once");
             }
             Request::ReadEntries(read) => {
-                let mut data = Vec::new();
-                let (status, next) = backup.read_entries(&read, &mut data);
-                return [&Entries::fixed_bytes(status, next)[..], &data].concat();
+                backup.read_entries(&read, to, &mut out);
+                backup.complete(now, &mut out);
+                return out.read.expect("memory answers at once");
             }
             Request::List(list) => {
                 let mut listing = Vec::new();

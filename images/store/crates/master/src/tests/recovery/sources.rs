@@ -87,13 +87,19 @@ impl Segment {
     }
 }
 
+/// What the last read was answered.
 #[derive(Default)]
-struct Silence;
+struct Heard(Option<Vec<u8>>);
 
-impl backup::BackupEffects for Silence {
+impl backup::BackupEffects for Heard {
     fn answer(&mut self, _: ReplyTo, answer: wire::peer::Answer) {
         assert_eq!(answer.status, Status::Ok);
     }
+    fn data(&mut self, _: ReplyTo, _: Status, _: &[u8]) {}
+    fn entries(&mut self, _: ReplyTo, status: Status, next_offset: u32, data: &[u8]) {
+        self.0 = Some([&Entries::fixed_bytes(status, next_offset)[..], data].concat());
+    }
+    fn checkpoint(&mut self, _: Option<Vec<u8>>) {}
     fn report(&mut self, event: backup::BackupEvent) {
         panic!("{event}");
     }
@@ -146,7 +152,9 @@ impl Sources {
                 connection: 1,
                 nonce: 1,
             };
-            backup.append(base::time::Time(0), &append, to, &mut Silence);
+            let mut heard = Heard::default();
+            backup.append(base::time::Time(0), &append, to, &mut heard);
+            backup.complete(base::time::Time(0), &mut heard);
         }
         self.name(segment, on);
     }
@@ -215,12 +223,17 @@ impl Sources {
             panic!("another request");
         };
         self.asked.push(read.replica.segment_id);
-        let mut data = Vec::new();
-        let (status, next_offset) = match self.backups.get_mut(&backup) {
-            Some(backup) => backup.read_entries(&read, &mut data),
-            None => (Status::Missing, 0),
+        let Some(backup) = self.backups.get_mut(&backup) else {
+            return Entries::fixed_bytes(Status::Missing, 0).to_vec();
         };
-        [&Entries::fixed_bytes(status, next_offset)[..], &data].concat()
+        let to = ReplyTo {
+            connection: 1,
+            nonce: 1,
+        };
+        let mut heard = Heard::default();
+        backup.read_entries(&read, to, &mut heard);
+        backup.complete(base::time::Time(0), &mut heard);
+        heard.0.expect("memory answers at once")
     }
 }
 
