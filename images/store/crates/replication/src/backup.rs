@@ -15,7 +15,7 @@ use crate::{BackupInfo, ReplicationEffects};
 /// Between attempts to connect.
 const RECONNECT: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(20)..=Duration::from_secs(2);
-/// A backup without a free frame, or that was slow, gets no replicas for so long.
+/// A backup without a free frame, or that was slow, gets no replicas for so long; nor does one that has let a request wait for as long.
 const AVOIDED: Duration = Duration::from_secs(1);
 /// The promise is renewed when it is this old.
 pub const KEEP_ALIVE_AGE: Duration = Duration::from_nanos(SERVING_LEASE.as_nanos() as u64 / 4);
@@ -124,7 +124,8 @@ impl Backup {
 
     /// Whether it could take another replica; one that is drained takes it as the last resort at most.
     pub fn takes_replicas(&self, now: Time) -> bool {
-        self.is_ready() && !self.retired && self.avoided_until <= now
+        let is_avoided = self.avoided_until > now || self.waited(now) >= AVOIDED;
+        self.is_ready() && !self.retired && !is_avoided
     }
 
     /// It has no frame free.

@@ -13,7 +13,7 @@ use crate::segment::Replica;
 
 /// A head's backup that lets data wait for longer is replaced, unless its peers are slow as well.
 const SLOW: Duration = Duration::from_millis(50);
-/// The limit where all backups of the head are slow at once.
+/// The limit where all backups of the head are slow at once, and that for copies of older heads, which durability waits for as well.
 const ALL_SLOW: Duration = Duration::from_secs(1);
 /// So many times the median of the head's backups is slow.
 const SLOW_FACTOR: u32 = 10;
@@ -34,11 +34,38 @@ impl Replicator {
             self.stuck(now, id);
         }
         for id in self.slow_backups(now) {
-            if let Some(backup) = self.backups.get_mut(&id) {
-                backup.avoid(now);
-            }
+            self.avoid_host_of(now, id);
             let is_candidate = |replica: &Replica| replica.role == Role::Head && !replica.is_closed;
             self.lose_replicas(id, is_candidate);
+            let backup = self.backups.get(&id);
+            if backup.is_some_and(|backup| backup.waited(now) > ALL_SLOW) {
+                self.lose_copies_of_heads(id);
+            }
+        }
+    }
+
+    /// All backups of a process have one disk, as a rule, and one network.
+    fn avoid_host_of(&mut self, now: Time, id: ServerId) {
+        let Some(slow) = self.backups.get(&id) else {
+            return;
+        };
+        let host = slow.info.host.clone();
+        let backups = self.backups.values_mut();
+        for backup in backups.filter(|backup| backup.info.host == host) {
+            backup.avoid(now);
+        }
+    }
+
+    /// A backup gets no copies of older heads after all: the floor waits for these.
+    fn lose_copies_of_heads(&mut self, id: ServerId) {
+        let is_lost = |replica: &Replica| replica.backup == id && !replica.is_closed;
+        let is_waited_for = |segment_id: &u64| {
+            let segment = self.segments.get(segment_id);
+            segment.is_some_and(|segment| segment.replicas.iter().any(is_lost))
+        };
+        let heads = self.heads.iter().copied().filter(is_waited_for);
+        for segment_id in heads.collect::<Vec<u64>>() {
+            self.lose_replica(segment_id, id);
         }
     }
 

@@ -6,6 +6,7 @@ mod draining;
 mod interruption;
 mod orphans;
 mod returning;
+mod slow;
 mod store;
 mod world;
 
