@@ -27,7 +27,9 @@ pub(crate) struct Unwritten(VecDeque<Waiting>);
 impl Unwritten {
     /// To answer when writes up to `after` have ended, or at once.
     fn answer_written(&mut self, ended: u64, out: &mut impl BackupEffects) {
-        while let Some(waiting) = self.0.pop_front_if(|waiting| waiting.after <= ended) {
+        let written = self.0.iter().take_while(|waiting| waiting.after <= ended);
+        let written = written.count();
+        for waiting in self.0.drain(..written) {
             let (status, bytes) = (Status::Ok, waiting.bytes);
             out.answer(waiting.to, Answer { status, bytes });
         }

@@ -70,14 +70,17 @@ impl Flight {
             "a write ends that was never submitted"
         );
         self.ended = self.ended.max(ticket);
-        while let Some(write) = self.writes.pop_front_if(|write| write.ticket <= ticket) {
+        let written = self
+            .writes
+            .iter()
+            .take_while(|write| write.ticket <= ticket);
+        let written = written.count();
+        for write in self.writes.drain(..written) {
             self.bytes -= write.bytes;
         }
-        while self
-            .before
-            .pop_front_if(|one| one.ticket <= ticket)
-            .is_some()
-        {}
+        let settled = self.before.iter().take_while(|one| one.ticket <= ticket);
+        let settled = settled.count();
+        self.before.drain(..settled);
     }
 
     /// Nothing that is under way will be carried out. How the frames were that it was to change, the newest change first.
