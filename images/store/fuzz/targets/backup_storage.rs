@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{
-    BLOCK_BYTES, Backup, BackupEffects, BackupEvent, CHECKPOINT_LOG, Config, Durability, Flaw,
-    Inventory, Layout, SUPERBLOCK_BYTES, Storage,
+    BLOCK_BYTES, Backup, BackupEffects, BackupEvent, CHECKPOINT_LOG, Config, Disk, Durability,
+    Flaw, Inventory, Layout, SUPERBLOCK_BYTES,
 };
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
@@ -20,11 +20,46 @@ use wire::peer::{Answer, Append, Held, List, Read, ReadEntries, ReplicaId, Reque
 struct Said {
     answers: usize,
     released: Vec<Inventory>,
+    /// The last thing that was read: for entries, with where to go on.
+    read: Option<(Status, u32, Vec<u8>)>,
+    checkpoint: Option<Option<Vec<u8>>>,
+}
+
+const READER: ReplyTo = ReplyTo {
+    connection: 2,
+    nonce: 1,
+};
+
+/// What a reader is answered: a storage that is not late has it at once.
+fn answer_of(
+    backup: &mut Backup<MemoryStorage>,
+    ask: impl FnOnce(&mut Backup<MemoryStorage>, &mut Said),
+) -> (Status, u32, Vec<u8>) {
+    let mut said = Said::default();
+    ask(backup, &mut said);
+    backup.complete(Time::ZERO, &mut said);
+    said.read.expect("an answer")
+}
+
+fn read(backup: &mut Backup<MemoryStorage>, read: &Read) -> (Status, Vec<u8>) {
+    let (status, _, data) = answer_of(backup, |backup, said| backup.read(read, READER, said));
+    (status, data)
 }
 
 impl BackupEffects for Said {
     fn answer(&mut self, _to: ReplyTo, _answer: Answer) {
         self.answers += 1;
+    }
+    fn data(&mut self, _to: ReplyTo, status: Status, data: &[u8]) {
+        assert!(self.read.is_none(), "one answer to each request");
+        self.read = Some((status, 0, data.to_vec()));
+    }
+    fn entries(&mut self, _to: ReplyTo, status: Status, next_offset: u32, data: &[u8]) {
+        assert!(self.read.is_none(), "one answer to each request");
+        self.read = Some((status, next_offset, data.to_vec()));
+    }
+    fn checkpoint(&mut self, bytes: Option<Vec<u8>>) {
+        self.checkpoint = Some(bytes);
     }
     fn report(&mut self, event: BackupEvent) {
         assert!(!event.to_string().is_empty());
@@ -92,9 +127,9 @@ fn settle(now: &mut Time, backup: &mut Backup<MemoryStorage>, said: &mut Said) {
     for _ in 0..20 {
         backup.tick(*now, said);
         for scope in backup.storage().syncs_under_way() {
-            let result = backup.storage_mut().finish_sync(scope);
-            backup.synced(*now, scope, result, said);
+            backup.storage_mut().finish_sync(scope);
         }
+        backup.complete(*now, said);
         *now += Duration::from_millis(300);
     }
 }
@@ -108,30 +143,25 @@ fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u
             .map(move |segment_id| ReplicaId { log, segment_id })
     };
     let replicas: Vec<ReplicaId> = logs.into_iter().flat_map(of_log).collect();
-    let mut read = |replica| {
-        let (mut data, whole) = (
-            Vec::new(),
-            Read {
-                replica,
-                offset: 0,
-                bytes: u32::MAX,
-            },
-        );
-        let status = backup.read(&whole, &mut data);
+    let read = |replica| {
+        let whole = Read {
+            replica,
+            offset: 0,
+            bytes: u32::MAX,
+        };
+        let (status, data) = read(backup, &whole);
         assert!(status != Status::Missing && (status == Status::Ok || data.is_empty()));
-        let (mut piece, part) = (
-            Vec::new(),
-            Read {
-                replica,
-                offset: 1,
-                bytes: 7,
-            },
-        );
-        assert_eq!(backup.read(&part, &mut piece), status);
+        let part = Read {
+            replica,
+            offset: 1,
+            bytes: 7,
+        };
+        let (again, piece) = read(backup, &part);
+        assert_eq!(again, status);
         assert!(data.get(1..).unwrap_or(&[]).starts_with(&piece));
         (replica, status, data)
     };
-    replicas.into_iter().map(&mut read).collect()
+    replicas.into_iter().map(read).collect()
 }
 
 /// What a recovery of a table reads: entries of the replica, and then its end; or nothing.
@@ -141,14 +171,17 @@ fn read_entries(backup: &mut Backup<MemoryStorage>, replica: ReplicaId, data: &[
         start_key_hash: 0,
         end_key_hash: u64::MAX,
     };
-    let (mut offset, mut entries) = (0, Vec::new());
+    let mut offset = 0;
     while (offset as usize) < data.len() {
         let mut request = Vec::new();
         ReadEntries::encode(replica, offset, 64, &[tablet], &mut request);
         let Ok(Request::ReadEntries(read)) = Request::decode(&request) else {
             panic!("not what was written");
         };
-        let (status, next_offset) = backup.read_entries(&read, &mut entries);
+        let asked = |backup: &mut Backup<MemoryStorage>, said: &mut Said| {
+            backup.read_entries(&read, READER, said);
+        };
+        let (status, next_offset, entries) = answer_of(backup, asked);
         if status != Status::Ok {
             return assert!(entries.is_empty());
         }
@@ -186,14 +219,13 @@ fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
             .eq(segments)
     );
     for listed in listing.replicas {
-        let mut data = Vec::new();
         let segment_id = listed.segment_id;
         let whole = Read {
             replica: ReplicaId { log, segment_id },
             offset: 0,
             bytes: u32::MAX,
         };
-        let status = backup.read(&whole, &mut data);
+        let (status, data) = read(backup, &whole);
         if let (Held::Closed { bytes, crc }, Status::Ok) = (listed.held, status) {
             assert_eq!((bytes, crc), (data.len() as u32, crc32c::crc32c(&data)));
         }
@@ -263,15 +295,12 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
                 log: inventory.log,
                 segment_id: info.segment_id,
             };
-            let mut data = Vec::new();
-            let status = backup.read(
-                &Read {
-                    replica,
-                    offset: 0,
-                    bytes: u32::MAX,
-                },
-                &mut data,
-            );
+            let whole = Read {
+                replica,
+                offset: 0,
+                bytes: u32::MAX,
+            };
+            let (status, data) = read(&mut backup, &whole);
             assert!(status != Status::Ok || crc32c::crc32c(&data) == info.crc);
             let is_damaged = matches!(info.damage, Some(Flaw::Damaged(_)));
             assert_eq!(is_damaged, status == Status::Mismatch);
@@ -280,11 +309,13 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
         }
     }
     for log in logs {
-        backup.forget_log(log, &mut said);
+        backup.forget_log(log);
     }
     settle(&mut now, &mut backup, &mut said);
     // Checkpoints are no master's log, and stay.
-    backup.newest_checkpoint();
+    backup.read_newest_checkpoint();
+    backup.complete(now, &mut said);
+    assert!(said.checkpoint.is_some(), "an answer");
     let checkpoints = backup.segments(CHECKPOINT_LOG).count() as u32;
     let stats = backup.stats();
     assert_eq!(

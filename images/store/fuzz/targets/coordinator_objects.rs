@@ -50,7 +50,7 @@ fn lead(root: &[u8], chunk: &[u8]) {
     keeper.start(Time(1));
     let version = Version("1".to_owned());
     let (mut committed, mut requests) = (false, 0);
-    while let Some(effect) = keeper.take_output() {
+    while let Some(effect) = keeper.take_effect() {
         requests += 1;
         assert!(requests < 10_000, "it ends");
         match effect {

@@ -5,10 +5,11 @@ use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
+use crate::changes::Addition;
 use crate::commit::Waiting;
 use crate::config::Durability;
-use crate::frame::Addition;
+use crate::effects::BackupEffects;
 use crate::storage::Storage;
 
 /// Why an append was not taken: what is answered, and how much is held.

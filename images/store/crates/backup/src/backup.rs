@@ -11,32 +11,18 @@ use wire::peer::{
 
 use crate::checkpoint::CHECKPOINT_LOG;
 use crate::commit::Commit;
-use crate::completing::Unwritten;
+
 use crate::config::Config;
 use crate::device::Device;
+use crate::disk::StorageError;
+use crate::effects::BackupEffects;
 use crate::event::{BackupEvent, Stall};
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
-use crate::inventory::Inventory;
-use crate::reading::Jobs;
+use crate::jobs::Jobs;
 use crate::record::Damage;
-use crate::storage::{Storage, StorageError};
-
-/// Where a backup's words go.
-pub trait BackupEffects {
-    /// Answers an append, a keep-alive or a free. Each request is answered exactly once, unless the process ends before.
-    fn answer(&mut self, to: ReplyTo, answer: Answer);
-    /// Answers [`Backup::read`].
-    fn data(&mut self, to: ReplyTo, status: Status, data: &[u8]);
-    /// Answers [`Backup::read_entries`]: with entries, and where to go on.
-    fn entries(&mut self, to: ReplyTo, status: Status, next_offset: u32, data: &[u8]);
-    /// Answers [`Backup::read_newest_checkpoint`]; `None`: there is none that is whole.
-    fn checkpoint(&mut self, bytes: Option<Vec<u8>>);
-    /// Something has happened that belongs in the log.
-    fn report(&mut self, event: BackupEvent);
-    /// A log that [`Backup::begin_recovery`] asked for is fenced for ever, and its master's lease has run out.
-    fn released(&mut self, inventory: Inventory);
-}
+use crate::storage::Storage;
+use crate::unwritten::Unwritten;
 
 /// What a backup has counted since it was opened, and what it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,59 +1,16 @@
 //! What the storage has completed: answers that waited for it leave, and what comes after it is submitted.
 
-use std::collections::VecDeque;
-
 use base::bugs::{Bug, is_planted};
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
 use wire::peer::{Answer, Status};
 
-use crate::backup::{Backup, BackupEffects};
-use crate::fences::Fences;
+use crate::backup::Backup;
+use crate::disk::StorageError;
+use crate::effects::BackupEffects;
 use crate::frame::Frame;
-use crate::storage::{Completion, Storage, StorageError};
-
-/// An answer that leaves when writes have ended.
-struct Waiting {
-    after: u64,
-    to: ReplyTo,
-    log: ServerId,
-    bytes: u32,
-}
-
-/// Answers that say that something is written, before it is; in the order of their writes.
-#[derive(Default)]
-pub(crate) struct Unwritten(VecDeque<Waiting>);
-
-impl Unwritten {
-    /// To answer when writes up to `after` have ended, or at once.
-    fn answer_written(&mut self, ended: u64, out: &mut impl BackupEffects) {
-        let written = self.0.iter().take_while(|waiting| waiting.after <= ended);
-        let written = written.count();
-        for waiting in self.0.drain(..written) {
-            let (status, bytes) = (Status::Ok, waiting.bytes);
-            out.answer(waiting.to, Answer { status, bytes });
-        }
-    }
-
-    fn refuse(
-        &mut self,
-        status: Status,
-        is_meant: impl Fn(&Waiting) -> bool,
-        out: &mut impl BackupEffects,
-    ) {
-        self.0.retain(|waiting| {
-            let is_meant = is_meant(waiting);
-            if is_meant {
-                out.answer(waiting.to, Answer { status, bytes: 0 });
-            }
-            !is_meant
-        });
-    }
-
-    pub fn refuse_fenced(&mut self, fences: &Fences, out: &mut impl BackupEffects) {
-        self.refuse(Status::Fenced, |waiting| fences.covers(waiting.log), out);
-    }
-}
+use crate::storage::{Completion, Storage};
+use crate::unwritten::Waiting;
 
 impl<S: Storage> Backup<S> {
     /// Hears what the storage has completed. [`Backup::tick`] does that as well; a driver that calls this first has answers leave a little earlier.

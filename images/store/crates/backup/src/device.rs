@@ -4,10 +4,11 @@ use base::time::Time;
 use wire::format::Formats;
 
 use crate::copies::Syncs;
+use crate::disk::{Disk, StorageError};
 use crate::flight::Flight;
 use crate::layout::Layout;
 use crate::reader::Reader;
-use crate::storage::{Disk, Storage, StorageError};
+use crate::storage::Storage;
 
 pub(crate) struct Device<S> {
     pub storage: S,

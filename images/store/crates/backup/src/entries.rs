@@ -11,9 +11,9 @@ use wire::hash::key_hash;
 use wire::member::TabletRange;
 use wire::peer::{Filter, ReadEntries};
 
+use crate::disk::Disk;
 use crate::reader::{Reader, Snapshot, WalkError};
 use crate::record::Damage;
-use crate::storage::Disk;
 
 /// Data that one job reads, about: less than a millisecond's work, whatever is in it.
 const WORK_BYTES: u32 = 512 << 10;

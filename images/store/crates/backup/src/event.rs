@@ -7,9 +7,9 @@ use base::level::Level;
 use wire::entry::EntryError;
 use wire::peer::ReplicaId;
 
+use crate::disk::StorageError;
 use crate::layout::MAX_FENCES;
 use crate::record::Damage;
-use crate::storage::StorageError;
 
 /// Given to [`crate::BackupEffects::report`]; [`fmt::Display`] writes the line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

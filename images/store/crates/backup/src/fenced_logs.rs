@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use base::bugs::{Bug, is_planted};
 use base::ids::ServerId;
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
+use crate::disk::StorageError;
+use crate::effects::BackupEffects;
 use crate::event::BackupEvent;
 use crate::job::Work;
 use crate::reader::Snapshot;
 use crate::record::Damage;
-use crate::storage::{Storage, StorageError};
+use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
     /// Sees to it that no crash takes anything that is here of a fenced log. Writes that were not synced were not acknowledged from here, but once a recovery

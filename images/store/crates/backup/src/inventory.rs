@@ -6,7 +6,6 @@ use base::ids::ServerId;
 use wire::entry::EntryError;
 use wire::peer::Role;
 
-use crate::frame::State;
 use crate::record::Damage;
 
 /// What a backup holds of a log. Nothing of it changes any more, and no crash takes anything of it; of what was only buffered, the loss of power does.
@@ -15,6 +14,21 @@ pub struct Inventory {
     pub log: ServerId,
     /// In the order of segment ids.
     pub replicas: Vec<ReplicaInfo>,
+}
+
+/// How far a replica has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Takes appends.
+    Open,
+    /// Complete.
+    Closed,
+}
+
+impl State {
+    pub(crate) fn of(closed: bool) -> State {
+        if closed { State::Closed } else { State::Open }
+    }
 }
 
 /// A replica as it is found.

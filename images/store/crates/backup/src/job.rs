@@ -9,12 +9,12 @@ use wire::format::Formats;
 use wire::peer::Role;
 
 use crate::checkpoint::join_parts;
+use crate::disk::{Disk, StorageError};
 use crate::entries::{self, Entries};
 use crate::inventory::Flaw;
 use crate::layout::Layout;
 use crate::reader::{Reader, Snapshot, WalkError};
 use crate::record::Damage;
-use crate::storage::{Disk, StorageError};
 
 /// For [`crate::Storage::start`].
 pub struct Job {

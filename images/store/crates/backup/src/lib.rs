@@ -6,6 +6,7 @@
 
 mod append;
 mod backup;
+mod changes;
 mod checkpoint;
 mod checkpoints;
 mod commit;
@@ -13,6 +14,8 @@ mod completing;
 mod config;
 mod copies;
 mod device;
+mod disk;
+mod effects;
 mod entries;
 mod event;
 mod fenced_logs;
@@ -22,6 +25,7 @@ mod flight;
 mod frame;
 mod inventory;
 mod job;
+mod jobs;
 mod layout;
 mod load;
 mod noting;
@@ -38,16 +42,19 @@ mod sync;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
-pub use backup::{Backup, BackupEffects, Stats};
+pub use backup::{Backup, Stats};
 pub use checkpoint::CHECKPOINT_LOG;
 pub use config::{Config, Durability};
 pub use event::{BackupEvent, Stall};
-pub use frame::State;
-pub use inventory::{Flaw, Inventory, ReplicaInfo};
+
+pub use disk::{Disk, StorageError};
+pub use effects::BackupEffects;
+pub use inventory::{Flaw, Inventory, ReplicaInfo, State};
 pub use job::{Done, Job};
 pub use layout::{BLOCK_BYTES, Layout, MAX_FENCES};
 pub use open::{OpenError, owner};
 pub use prompt::Prompt;
 pub use record::Damage;
-pub use storage::{Completion, Disk, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+pub use storage::{Completion, SUPERBLOCK_BYTES, Scope, Storage};

@@ -7,11 +7,11 @@ use base::bugs::{Bug, is_planted};
 
 use crate::copies::{Copies, PLACES};
 use crate::device::Device;
+use crate::disk::{Disk, StorageError};
 use crate::event::BackupEvent;
 use crate::frame::Frame;
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES};
 use crate::record::{Content, Damage, HEADER_BYTES, Header};
-use crate::storage::{Disk, StorageError};
 
 /// Beyond what counting reaches; a header or superblock that says so is not ours.
 pub(crate) const MAX_SEQUENCE: u64 = u64::MAX / 2;

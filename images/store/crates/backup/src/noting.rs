@@ -3,13 +3,15 @@
 //! The superblock has syncs of its own, of the first blocks alone: in `Buffered` mode a recovery does not wait until all that is in the page cache has
 //! gone to the disk.
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
 use crate::commit::Start;
+use crate::disk::StorageError;
+use crate::effects::BackupEffects;
 use crate::event::BackupEvent;
 use crate::fencing::Carried;
 use crate::layout::Layout;
 use crate::record::Superblock;
-use crate::storage::{Storage, StorageError};
+use crate::storage::Storage;
 
 impl<S: Storage> Backup<S> {
     /// Writes the superblock and begins to sync it, if that is due.

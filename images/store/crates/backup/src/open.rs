@@ -8,19 +8,20 @@ use wire::format::Formats;
 
 use crate::backup::Backup;
 use crate::commit::Commit;
-use crate::completing::Unwritten;
 use crate::config::Config;
 use crate::copies::{Copies, PLACES};
 use crate::device::Device;
+use crate::disk::{Disk, StorageError};
 use crate::event::BackupEvent;
 use crate::fences::Fences;
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
+use crate::jobs::Jobs;
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
 use crate::load::{self, MAX_SEQUENCE, Past};
-use crate::reading::Jobs;
 use crate::record::Superblock;
-use crate::storage::{Disk, Storage, StorageError};
+use crate::storage::Storage;
+use crate::unwritten::Unwritten;
 
 /// Why a storage is not taken into use. Nothing on it was changed, except for [`OpenError::Storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::disk::{Disk, StorageError};
 use crate::job::Job;
-use crate::storage::{Completion, Disk, Scope, Storage, StorageError};
+use crate::storage::{Completion, Scope, Storage};
 
 /// See the module.
 pub struct Prompt<D> {

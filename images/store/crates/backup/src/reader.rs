@@ -6,9 +6,9 @@ use base::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, RawEntry};
 use wire::format::Formats;
 
+use crate::disk::{Disk, StorageError};
 use crate::layout::Layout;
 use crate::record::{Content, Damage};
-use crate::storage::{Disk, StorageError};
 
 /// Data that goes through this process piece by piece is read so much at a time: few calls, and it stays in the processor's cache.
 const PIECE_BYTES: usize = 128 << 10;

@@ -1,13 +1,11 @@
 //! What peers read of replicas. Each answer is made by a job, and the backup bounds how many are under way.
 
-use std::collections::BTreeSet;
-
 use base::bugs::{Bug, is_planted};
 use base::ids::ReplyTo;
-use base::time::Time;
 use wire::peer::{Read, ReadEntries, ReplicaId, Role, Status};
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
+use crate::effects::BackupEffects;
 use crate::entries::{Entries, Refusal};
 use crate::event::BackupEvent;
 use crate::job::{Done, Job, Outcome, Work};
@@ -17,25 +15,6 @@ use crate::storage::Storage;
 
 /// Answers to peers that are being made. More than one, so that the disk has something to do while an answer is on its way to the peer and back.
 const MOST_READS: usize = 4;
-
-/// Jobs that are under way, or wait for writes.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    /// To be started when writes up to this one have ended.
-    waiting: Vec<(u64, Job)>,
-    under_way: usize,
-    /// When the last one ended, or when the first began.
-    progress_at: Time,
-    /// Frames whose data is being given to peers.
-    reading: BTreeSet<u32>,
-}
-
-impl Jobs {
-    /// Since when the storage has completed none of those that are under way.
-    pub fn since(&self) -> Option<Time> {
-        (self.under_way > 0).then_some(self.progress_at)
-    }
-}
 
 impl<S: Storage> Backup<S> {
     /// Whether the answer to a read of this replica can be begun now: two jobs that compare the same data would do the same work.

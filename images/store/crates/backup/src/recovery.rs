@@ -6,10 +6,11 @@ use base::ids::ServerId;
 use base::time::Time;
 use wire::peer::{ReplicaId, SERVING_PROMISE};
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
+use crate::effects::BackupEffects;
 use crate::event::BackupEvent;
 use crate::fences::TooMany;
-use crate::frame::State;
+use crate::inventory::State;
 use crate::inventory::{Flaw, Inventory, ReplicaInfo};
 use crate::job::{Inspected, Work};
 use crate::layout::MAX_FENCES;

@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use base::time::Time;
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
 use crate::commit::Carried;
+use crate::effects::BackupEffects;
 use crate::event::{BackupEvent, Stall};
 use crate::storage::Storage;
 

@@ -1,24 +1,8 @@
 //! What a backup keeps its frames on, as the backup sees it: submitted to, and completing later.
 
-use core::fmt;
-
+use crate::disk::{Disk, StorageError};
 use crate::job::{Done, Job};
 use crate::layout::HEAD_BYTES;
-
-/// The bytes of a storage, for callers that may wait: a storage is opened and closed by such a caller, and jobs are.
-pub trait Disk {
-    /// As [`Storage::submit`], and over when it returns.
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError>;
-    /// Fills `out`. Sees all writes that have completed.
-    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError>;
-    /// Syncs everything that was written, and waits for that.
-    fn sync(&mut self) -> Result<(), StorageError>;
-    /// Makes room for so many bytes in all, more than there are; what is new reads as zeros, or as anything on a device. Nothing is lost if that fails.
-    ///
-    /// # Errors
-    /// There is not so much room.
-    fn grow(&mut self, bytes: u64) -> Result<(), StorageError>;
-}
 
 /// A range of bytes that outlives the process; how well, its driver knows. An open backup submits to it, and none of these methods waits for a device.
 ///
@@ -65,15 +49,3 @@ pub enum Scope {
 
 /// What [`Scope::Superblock`] is about.
 pub const SUPERBLOCK_BYTES: u64 = HEAD_BYTES as u64;
-
-/// The storage failed; the text says where and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorageError(pub String);
-
-impl fmt::Display for StorageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for StorageError {}

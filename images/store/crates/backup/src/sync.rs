@@ -9,11 +9,13 @@ use base::time::Time;
 use trace::Event;
 use wire::peer::{Answer, SERVING_PROMISE, Status};
 
-use crate::backup::{Backup, BackupEffects};
+use crate::backup::Backup;
 use crate::commit::{Carried, Start, Waiting};
+use crate::disk::StorageError;
+use crate::effects::BackupEffects;
 use crate::event::BackupEvent;
 use crate::inventory::Inventory;
-use crate::storage::{Scope, Storage, StorageError};
+use crate::storage::{Scope, Storage};
 
 /// What nobody waits for is synced after so long, together with what came since.
 const SETTLE_AFTER: Duration = Duration::from_millis(250);

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use base::bugs::{Bug, is_planted};
 
+use crate::disk::{Disk, StorageError};
 use crate::job::{Done, Job};
-use crate::storage::{Completion, Disk, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+use crate::storage::{Completion, SUPERBLOCK_BYTES, Scope, Storage};
 
 /// Devices write so much whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;

@@ -289,7 +289,7 @@ impl Backup {
         next
     }
 
-    /// Whether it could be sent this segment: nothing of it is there that must be freed first, or could be taken as it is. An open head that the log does not know
+    /// Whether it could be sent this segment: nothing of it is there that must be freed first, or could be taken as it is. An unknown open head
     /// is completed.
     pub fn has_place_for(&self, segment_id: u64) -> bool {
         let unknown = self.unknown.get(&segment_id);

@@ -35,6 +35,7 @@ pub mod coordinator_node;
 pub mod coordinators;
 pub mod datagrams;
 pub mod describe;
+pub mod disk_steps;
 pub mod disks;
 pub mod electing;
 pub mod election;
