@@ -365,7 +365,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 			}
 			c.s.checkAwake(wasToSleep, there)
 		}
-		c.s.checkEndsAlone(there)
+		c.s.checkEndsAlone(c.operator, there)
 		c.tellToEnd(there)
 		return nil
 	})

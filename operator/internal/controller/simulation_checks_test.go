@@ -208,8 +208,8 @@ func (s *simulation) checkMasterEnds(by *simulatedOperator, pod *corev1.Pod) {
 		}
 		return
 	}
-	if member.tablets == 0 && !member.since.Before(by.visiting) {
-		return // it has begun since it was seen that none runs, and has nothing yet
+	if s.hasJustBegun(by, pod) {
+		return
 	}
 	s.checkReplaced(by, pod)
 	if s.lacksCopies() {
@@ -220,6 +220,12 @@ func (s *simulation) checkMasterEnds(by *simulatedOperator, pod *corev1.Pod) {
 			s.violate("%s is ended while %s is away", pod.Name, other)
 		}
 	}
+}
+
+// hasJustBegun: the enlisted process in a pod holds no tablets, and is younger than the operator's look, which saw a pod without a process.
+func (s *simulation) hasJustBegun(by *simulatedOperator, pod *corev1.Pod) bool {
+	member := s.cluster.members[memberName(pod)]
+	return member.tablets == 0 && !member.since.Before(by.visiting)
 }
 
 // isAway: also one that still runs, and was told to end.

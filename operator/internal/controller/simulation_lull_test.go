@@ -115,11 +115,15 @@ func (s *simulation) checkAwake(wasToSleep bool, object client.Object) {
 }
 
 // checkEndsAlone: of what operators end, one is away at a time, whatever each of them saw.
-func (s *simulation) checkEndsAlone(object client.Object) {
+func (s *simulation) checkEndsAlone(by *simulatedOperator, object client.Object) {
 	if !s.holds(object) {
 		return
 	}
-	name := memberName(object.(*corev1.Pod)) //nolint:forcetypeassert // holds says so
+	pod := object.(*corev1.Pod) //nolint:forcetypeassert // holds says so
+	if s.hasJustBegun(by, pod) {
+		return
+	}
+	name := memberName(pod)
 	for other := range s.ended {
 		if other != name && s.isAway(other) {
 			s.violate("%s is ended, and %s was by an operator and is not back", object.GetName(), other)
