@@ -23,8 +23,8 @@ import (
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
-// maxTrials is how many results are kept of a Store: its pods differ by component, and while their volumes grow.
-const maxTrials = 8
+// maxTrials is how many results are kept of a Store. There is one for each pod that is to be replaced, and few are at a time.
+const maxTrials = 64
 
 // trialBook has what the API server said of pods that were made for trial. It is in memory only: an operator that begins anew asks again.
 type trialBook struct {

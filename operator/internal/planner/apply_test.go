@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,13 +133,35 @@ func (w *world) drill(step steps.DrillMember) {
 	w.restart(steps.RestartMember{Member: step.Member, Pod: step.Pod})
 }
 
+// refusalOf is what the API server says of a pod; empty if it admits the pod.
+func (w *world) refusalOf(image string) string {
+	switch {
+	case w.isQuotaFull:
+		return "pods are forbidden: exceeded quota"
+	case image == w.refusedImage && image != "":
+		return "pods of " + image + " are forbidden"
+	default:
+		return ""
+	}
+}
+
+// checkAdmitted: a member's process is ended only while the API server is known to admit the member's next pod.
+func (w *world) checkAdmitted(member string, ref facts.PodRef) {
+	pod := w.pods[ref.Name]
+	if pod == nil || pod.UID != ref.UID || pod.Process != facts.ProcessRunning || pod.deadNode {
+		return
+	}
+	const validFor = 10 * time.Second
+	if at, isKnown := w.admittedAt[ref.UID]; !isKnown || w.now.Sub(at) >= validFor {
+		panic(member + " is ended, and the API server was not asked about its next pod, or refuses it")
+	}
+}
+
 // restart: of a process that others make up for, while none of these is away.
 func (w *world) restart(step steps.RestartMember) {
 	w.checkTurn(step.Pod)
 	pod := w.pods[step.Pod.Name]
-	if image := w.store.Spec.Image; image != "" && image == w.refusedImage && pod.Inputs.Image != image {
-		panic(step.Member + " is restarted, and the API server refuses its next pod")
-	}
+	w.checkAdmitted(step.Member, step.Pod)
 	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
 		panic(step.Member + " is restarted, and what it holds is nowhere else")
 	}
@@ -234,6 +257,9 @@ func (w *world) leave(step steps.MoveMember, member *fakeMember) {
 	if !w.isToBeLeft(step.Node) || member != nil && !member.isDrained(w) {
 		panic(step.Member + " leaves " + step.Node + ", and is not drained, or has no reason to")
 	}
+	if step.Pod != nil {
+		w.checkAdmitted(step.Member, *step.Pod)
+	}
 	delete(w.cluster.members, step.Member)
 	w.moveAway(step)
 }
@@ -263,6 +289,9 @@ func (w *world) retire(step steps.RetireMember) (refused string) {
 	ordinal, _ := v1alpha1.MasterOrdinal("box", step.Member)
 	if member != nil && !isDrained && w.isReplicated() && ordinal >= int(w.store.Spec.Masters.Replicas) {
 		panic(step.Member + " is removed for good, and is not drained")
+	}
+	if step.Pod != nil && ordinal < int(w.store.Spec.Masters.Replicas) {
+		w.checkAdmitted(step.Member, *step.Pod)
 	}
 	delete(w.cluster.members, step.Member)
 	if !isDrained {

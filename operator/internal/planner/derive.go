@@ -65,7 +65,7 @@ func (p *planning) compare(m *facts.Member, view *MemberView, component string) 
 		view.Pending = p.outdated(view.Pod.Inputs, view.inputs)
 		order := p.observed.OrderedRestart(m.Name, view.Pod)
 		if order != nil && view.Pending == "" && component == v1alpha1.ComponentMaster {
-			view.Ordered, view.Pending = true, "StoreOperation "+order.Name+" orders its restart"
+			view.OrderedBy, view.Pending = order.Name, "StoreOperation "+order.Name+" orders its restart"
 		}
 	}
 	view.Rolls = p.rolls(view, component)

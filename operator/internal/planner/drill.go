@@ -151,6 +151,12 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	if gate != "" {
 		why = gate
 	}
+	verdict := untried
+	if why == "" {
+		if verdict, why = p.tryNext(view, describeOrder(drill)); verdict == refused {
+			why = "the API server refuses the next pod of " + view.Name + "; it says: " + why
+		}
+	}
 	switch {
 	case drill.OrderUID != "" && p.observed.Operation(drill.OrderUID) == nil:
 		drill.Member, drill.ServerIDs = "", nil
@@ -162,10 +168,10 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 		drill.Member, drill.ServerIDs = "", nil
 		p.endDrill(drill, v1alpha1.DrillMissed, "it could not begin in time: "+cmp.Or(why, "the operator did not look at the Store"))
 	case why == "" && len(drill.ServerIDs) > 0 && drill.Member == view.Name:
-		p.endForDrill(view, drill)
+		p.endForDrill(view, drill, verdict)
 	case why == "":
 		drill.Member, drill.ServerIDs, drill.Message = view.Name, slices.Clone(view.Reported.ServerIDs), ""
-		p.endForDrill(view, drill)
+		p.endForDrill(view, drill, verdict)
 	case drill.Order != "" && (gate == "" || !passes || p.observed.Now.After(drill.DueAt.Add(orderPatience))):
 		p.endDrill(drill, v1alpha1.DrillRefused, why)
 	default:
@@ -173,9 +179,9 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	}
 }
 
-func (p *planning) endForDrill(view *MemberView, drill *v1alpha1.Drill) {
+func (p *planning) endForDrill(view *MemberView, drill *v1alpha1.Drill, verdict admission) {
 	why := describeOrder(drill) + ", and everything has its copies"
-	p.endInTurn(view, why, func(ref facts.PodRef) steps.Step {
+	p.endAdmitted(view, verdict, why, func(ref facts.PodRef) steps.Step {
 		return steps.DrillMember{Member: view.Name, Pod: ref, Number: drill.Number, Why: why}
 	})
 }

@@ -39,14 +39,18 @@ func (p *planning) replaceEmpty() {
 	if first.Up && !allUp || !p.mayRemove(first.Name) {
 		return
 	}
-	if first.Pending != "" && !first.Ordered {
-		if verdict := p.admissionOf(first); verdict != admitted {
-			p.isChanging = verdict == untried
-			return
-		}
+	why := p.whyReplace(first)
+	switch verdict, words := p.tryNext(first, why); verdict {
+	case untried:
+		return
+	case refused:
+		p.refuse(first, words, first.howToKeep())
+		p.isChanging = false
+		return
+	case admitted:
 	}
 	ref := first.Pod.Ref()
-	p.add(steps.RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
+	p.add(steps.RetireMember{Member: first.Name, Pod: &ref, Why: why})
 	p.lookAgainIn(UnsettledInterval)
 }
 

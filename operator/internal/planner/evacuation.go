@@ -25,15 +25,32 @@ func (p *planning) followEvacuations() {
 			continue
 		}
 		p.lookAgainIn(UnsettledInterval)
-		leaves.WaitsFor = p.whyNotEvacuated(m, view, first)
+		if leaves.WaitsFor = p.whyNotEvacuated(m, view, first); leaves.WaitsFor != "" {
+			continue
+		}
+		why := fmt.Sprintf("node %s is drained (%s)", leaves.Node, leaves.Cause)
 		switch {
-		case leaves.WaitsFor != "":
-		case m.HasNothing():
+		case m.HasNothing() && p.isNextAdmitted(view, why):
 			p.add(evacuate(m, leaves))
-		case m.Draining() == nil:
-			p.add(steps.DrainMember{Member: m.Name, Why: fmt.Sprintf("node %s is drained (%s)", leaves.Node, leaves.Cause)})
+		case !m.HasNothing() && m.Draining() == nil && p.isNextAdmitted(view, why):
+			p.add(steps.DrainMember{Member: m.Name, Why: why})
 		}
 	}
+}
+
+// isNextAdmitted says whether a member may leave its node: if a process runs in its pod, the API server has to admit the next one. That is
+// asked before the drain, so that a member that has to stay serves, and again before the pod ends.
+func (p *planning) isNextAdmitted(view *MemberView, why string) bool {
+	if view.Pod == nil || view.Pod.Process != facts.ProcessRunning {
+		return true
+	}
+	verdict, words := p.tryNext(view, why)
+	if verdict == refused {
+		orElse := HowToStay(view.Evacuation)
+		view.Evacuation.WaitsFor = "the API server to admit its next pod; it says: " + words + "; correct that, or " + orElse
+		p.refuse(view, words, orElse)
+	}
+	return verdict == admitted
 }
 
 // firstToLeave is the one that is being drained already, else the first that can be; nil if there is none.

@@ -47,6 +47,7 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 		t.Fatalf("on record: %+v", leaves)
 	}
 	w.visit(false)
+	w.visit(false)
 	if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != v1alpha1.ReasonEvacuating || got.Status != metav1.ConditionTrue ||
 		!strings.HasPrefix(got.Message, "node "+node+" is drained (Cordoned), and box-master-1 leaves: 2 tablets, 3 copies left") {
 		t.Errorf("Progressing is %+v", got)
@@ -128,6 +129,7 @@ func TestUncordonedHalfWay(t *testing.T) {
 	before := w.podOf("box-master-1")
 	node := w.cordon("box-master-1")
 	w.visit(false)
+	w.visit(false)
 	if !w.cluster.members["box-master-1"].isDraining {
 		t.Fatal("it is not drained")
 	}
@@ -162,7 +164,7 @@ func observedDrain(t *testing.T, change func(*world)) planner.Plan {
 	w := newLocalWorld(t)
 	w.cordon("box-master-1")
 	change(w)
-	return planner.Make(w.observe())
+	return w.tried(asSeen)
 }
 
 func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
@@ -279,9 +281,10 @@ func TestRefusedEvacuation(t *testing.T) {
 	w.orderDrain("box-master-0", "box-master-2")
 	node := w.podOf("box-master-1").Node
 	w.visit(false)
-	o := w.observe()
-	o.Nodes[node] = facts.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
-	plan := planner.Make(o)
+	plan := w.tried(func(o facts.Observed) facts.Observed {
+		o.Nodes[node] = facts.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
+		return o
+	})
 	if len(plan.Steps) != 1 || steps.Describe(plan.Steps[0]) != "drain box-master-1: node "+node+" is drained (Karpenter)" {
 		t.Fatalf("%+v", plan.Steps)
 	}

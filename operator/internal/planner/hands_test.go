@@ -53,14 +53,12 @@ func (h *hands) DropOrders(context.Context, steps.DropOrders) error {
 	panic("these worlds have no orders by annotation")
 }
 
-// TryPod: pods of one image may be refused.
+// TryPod: pods of one image may be refused, or all.
 func (h *hands) TryPod(_ context.Context, step steps.TryPod) error {
-	trial := facts.Trial{At: h.w.now}
-	if step.Inputs.Image == h.w.refusedImage {
-		trial.Refused = "pods of " + h.w.refusedImage + " are forbidden"
-	}
-	if h.w.trials == nil {
-		h.w.trials = map[string]facts.Trial{}
+	trial := facts.Trial{At: h.w.now, Refused: h.w.refusalOf(step.Inputs.Image)}
+	delete(h.w.admittedAt, step.InPlaceOf.UID)
+	if trial.Refused == "" {
+		h.w.admittedAt[step.InPlaceOf.UID] = h.w.now
 	}
 	h.w.trials[step.Key] = trial
 	return nil
@@ -128,6 +126,9 @@ func (h *hands) RecallPod(_ context.Context, step steps.RecallPod) error {
 func (h *hands) DeletePod(_ context.Context, step steps.DeletePod) error {
 	if step.InTurn {
 		h.w.checkTurn(step.Pod)
+		if ordinal, _ := v1alpha1.CoordinatorOrdinal("box", step.Member); ordinal < int(h.w.store.Spec.Coordinator.Replicas) {
+			h.w.checkAdmitted(step.Member, step.Pod)
+		}
 	}
 	h.w.deletePod(step.Pod)
 	return nil

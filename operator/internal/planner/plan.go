@@ -44,8 +44,8 @@ type Plan struct {
 	Capacity *capacity.Check
 	// HeldBack says which change waits because of that, and why; empty when none does.
 	HeldBack string
-	// PodRefused says which pod stays though it is outdated, because the API server refuses the next one; empty if there is none such.
-	PodRefused string
+	// PodRefused is the pod that stays though it is to be replaced, because the API server refuses the next one; nil if there is none.
+	PodRefused *PodRefusal
 	// OrdersCarriedOver: no annotation is an order any more.
 	OrdersCarriedOver bool
 	// Drills is what becomes of them.

@@ -20,6 +20,8 @@ type planning struct {
 	book         *addressbook.Book
 	// asked is the first process whose end this plan asks for.
 	asked *v1alpha1.TurnStatus
+	// tries is how many pods this plan asks the API server about.
+	tries int
 	// isChanging: a rule changes who is a member, and later ones wait with theirs.
 	isChanging bool
 }

@@ -75,6 +75,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			images++
 			w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
 		},
+		"a quota is full, or not": func(t *rapid.T) { w.isQuotaFull = rapid.Bool().Draw(t, "full") },
 		"hibernate": func(t *rapid.T) {
 			if !w.isReplicated() {
 				t.Skip("the schema refuses it")
@@ -241,7 +242,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 
 func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
-	w.rigid = false
+	w.rigid, w.isQuotaFull = false, false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	isDrill := func(operation facts.Operation) bool { return operation.Spec.Type == v1alpha1.OperationDrill }
 	for _, table := range w.tables {

@@ -52,13 +52,9 @@ func (p *planning) roll() {
 		return
 	}
 	why := "the spec has changed, and everything has its copies: " + view.Pending
-	if view.Ordered {
+	if view.OrderedBy != "" {
 		why = view.Pending + ", and everything has its copies"
 	}
-	end := p.replaceInTurn
-	if view.Ordered { // its next pod is made as this one was
-		end = p.endInTurn
-	}
-	end(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
+	p.replaceInTurn(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }

@@ -47,7 +47,7 @@ func TestPlantedRules(t *testing.T) {
 	}{
 		{"outdated processes that hold something", "copies are missing", anyReplicatedWorld, "ended processes that held data"},
 		{"outdated and surplus coordinators", "a coordinator is away", anyStandbyWorld, "rollCoordinators"},
-		{"members that the spec has no place for", "the spec has a place for every member", anyWorld, "still busy"},
+		{"members that the spec has no place for", "the spec has a place for every member", anyWorld, "was not asked about its next pod"},
 		{"volume claims", "spec.reclaimPolicy is Retain", anyReplicatedWorld, "is deleted"},
 		{"pods of a hibernated Store", "status.hibernatedSince is not set", anyReplicatedWorld, "markOf"},
 		{"nothing for a paused Store", "spec.paused is not set", anyWorld, "are asked for"},

@@ -8,52 +8,61 @@ import (
 )
 
 const (
-	// trialValid is how long it counts that the API server would admit a pod. Quotas and policies change meanwhile.
-	trialValid = time.Minute
-	// trialAgain is after how long it is asked once more about a pod that it refused.
+	// trialValid is how long the API server's admission of a pod counts. The deletion follows in the next reconcile, and quotas and policies
+	// may change at any time.
+	trialValid = 10 * time.Second
+	// trialAgain is after how long the API server is asked once more about a pod that it refused.
 	trialAgain = 30 * time.Second
+	// maxTries bounds how many pods one plan asks about.
+	maxTries = 4
 )
 
 // admission is what is known of whether the API server would admit a pod.
 type admission int
 
 const (
-	// untried: it was not asked lately, and is asked by this plan.
+	// untried: it was not asked lately, and this plan asks.
 	untried admission = iota
 	admitted
 	refused
 )
 
-// admissionOf says whether the API server would admit the pod that is to take the place of a member's present one, which runs: if not, that
-// one would end, and nothing would come after it.
-func (p *planning) admissionOf(view *MemberView) admission {
+// PodRefusal is a pod that the operator would replace, and that stays because the API server refuses its member's next pod.
+type PodRefusal struct {
+	Member string
+	// Message says what refuses, and what to do.
+	Message string
+}
+
+// tryNext says whether the API server would admit the pod that takes the place of a member's present one, in which a process runs: if not,
+// the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's.
+func (p *planning) tryNext(view *MemberView, why string) (verdict admission, words string) {
 	o, pod := p.observed, view.Pod
-	key, err := facts.TrialKey(pod.Component, view.inputs)
+	key, err := facts.TrialKey(pod, view.inputs)
 	if err != nil {
-		p.plan.PodRefused = err.Error()
-		return refused
+		return refused, err.Error()
 	}
 	trial, isKnown := o.Trials[key]
 	age := o.Now.Sub(trial.At)
-	verdict := untried
 	switch {
 	case isKnown && trial.Refused != "":
-		verdict = refused
-		p.plan.PodRefused = view.Name + " keeps its pod, because the API server refuses the next one; it says: " + trial.Refused +
-			"; correct that, or revert the spec"
+		verdict, words = refused, trial.Refused
 	case isKnown && age < trialValid:
-		return admitted
+		return admitted, ""
 	}
 	if verdict == refused && age < trialAgain {
 		p.lookAgainIn(trialAgain - age)
-		return verdict
+		return verdict, words
 	}
-	p.add(steps.TryPod{
-		Key: key, Component: pod.Component, Member: view.Name, Number: view.PodNumber + 1, Inputs: view.inputs,
-		Claim: view.claimOfNext(), Addresses: pod.Addresses, InPlaceOf: pod.Ref(), Why: view.whyOutdated(),
-	})
+	if p.tries < maxTries {
+		p.tries++
+		p.add(steps.TryPod{
+			Key: key, Component: pod.Component, Member: view.Name, Number: view.PodNumber + 1, Inputs: view.inputs,
+			Claim: view.claimOfNext(), Addresses: pod.Addresses, InPlaceOf: pod.Ref(), Why: why,
+		})
+	}
 	p.lookAgainIn(turnInterval)
-	return verdict
+	return verdict, words
 }
 
 // claimOfNext is the name of the volume claim of the member's next pod; empty if that needs none.
@@ -64,14 +73,37 @@ func (v *MemberView) claimOfNext() string {
 	return v.Claim
 }
 
-// replaceInTurn plans the end of a process whose pod is outdated. That it is the next one to end may be put on record while the API server
-// is asked about its next pod; it ends only when that would be admitted.
+// refuse notes that a member keeps its pod. Of several such pods, the first is reported.
+func (p *planning) refuse(view *MemberView, words, orElse string) {
+	if p.plan.PodRefused != nil {
+		return
+	}
+	message := view.Name + " keeps its pod, because the API server refuses the next one; it says: " + words + "; correct that"
+	if orElse != "" {
+		message += ", or " + orElse
+	}
+	p.plan.PodRefused = &PodRefusal{Member: view.Name, Message: message}
+}
+
+// replaceInTurn plans the end of a process that serves and is to be replaced. That it is the next one to end may be put on record while the
+// API server is asked about its next pod; it ends only when that would be admitted.
 func (p *planning) replaceInTurn(view *MemberView, why string, step func(facts.PodRef) steps.Step) {
-	switch p.admissionOf(view) {
-	case admitted:
+	if p.asked != nil {
+		return // another process ends first, and this one's trial would be too old by then
+	}
+	verdict, words := p.tryNext(view, view.whyOutdated())
+	if verdict == refused {
+		p.refuse(view, words, view.howToKeep())
+		return
+	}
+	p.endAdmitted(view, verdict, why, step)
+}
+
+// endAdmitted plans the end of a process whose next pod is not refused.
+func (p *planning) endAdmitted(view *MemberView, verdict admission, why string, step func(facts.PodRef) steps.Step) {
+	if verdict == admitted {
 		p.endInTurn(view, why, step)
-	case untried:
+	} else {
 		p.askTurn(view, why)
-	case refused:
 	}
 }

@@ -47,6 +47,96 @@ func TestNothingIsRestartedForARefusedPod(t *testing.T) {
 	}
 }
 
+// Whatever the operator would end a running process for: while the API server refuses the member's next pod, the process goes on, and what
+// refuses is said with what to do. Nobody is asked more than once in 30 s.
+func TestRefusedPodKeepsItsMember(t *testing.T) {
+	const refusal = "the API server refuses the next one; it says: pods are forbidden: exceeded quota; correct that, or "
+	for name, test := range map[string]struct {
+		order  func(*world)
+		reason string
+		said   func(*world) string
+		want   string
+	}{
+		"a restart by order": {
+			func(w *world) { w.orderRestart("now", "box-master-1") }, v1alpha1.ReasonPodRefused,
+			func(w *world) string { return conditionText(w, "now") },
+			"1 master left, first box-master-1; box-master-1 keeps its pod, because " + refusal + "delete StoreOperation now",
+		},
+		"a rolling restart": {
+			func(w *world) { w.store.Spec.Masters.Cores = 2 }, v1alpha1.ReasonPodRefused,
+			func(w *world) string { return w.condition(v1alpha1.ConditionProgressing).Message },
+			"box-master-0 keeps its pod, because " + refusal + "revert the spec",
+		},
+		"a drained node": {
+			func(w *world) { w.cordon("box-master-1") }, v1alpha1.ReasonPodRefused,
+			func(w *world) string { return w.evacuationOf("box-master-1").WaitsFor },
+			"the API server to admit its next pod; it says: pods are forbidden: exceeded quota; correct that, or uncordon ",
+		},
+		"a drill by order": {
+			func(w *world) { w.order("now", "box-master-1") }, v1alpha1.ReasonAsSpecified,
+			func(w *world) string { return conditionText(w, "now") },
+			"the API server refuses the next pod of box-master-1; it says: pods are forbidden: exceeded quota",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLocalWorld(t)
+			w.now, w.isQuotaFull = w.now.Add(time.Minute), true
+			test.order(w)
+			began, trials := w.now, 0
+			for range 70 {
+				plan, _ := w.visit(false)
+				trials += countOf[steps.TryPod](plan)
+				if ends := len(plan.Steps) - countOf[steps.TryPod](plan) - countOf[steps.RecallTurn](plan); ends > 0 {
+					t.Fatalf("steps:\n%s", describe(plan.Steps))
+				}
+				w.tick()
+			}
+			if most := int(w.now.Sub(began)/(30*time.Second)) + 1; trials < 1 || trials > most {
+				t.Errorf("%d trials in %s", trials, w.now.Sub(began))
+			}
+			if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != test.reason {
+				t.Errorf("Progressing is %+v", got)
+			}
+			if said := test.said(w); !strings.Contains(said, test.want) || len(said) > 300 {
+				t.Errorf("said is %q", said)
+			}
+			if w.store.Status.Turn != nil {
+				t.Errorf("on record as the next one to end is %+v", w.store.Status.Turn)
+			}
+		})
+	}
+}
+
+// conditionText is what a StoreOperation says of itself.
+func conditionText(w *world, operation string) string {
+	return w.operation(operation).Conditions[0].Message
+}
+
+// A restart by order goes on by itself once the API server admits the pod, with one trial for each process that ends.
+func TestEachRestartByOrderIsTriedOnce(t *testing.T) {
+	w := newLocalWorld(t)
+	w.now, w.isQuotaFull = w.now.Add(time.Minute), true
+	w.orderRestart("all")
+	w.visits(10)
+	if got := w.operation("all").Conditions[0]; got.Reason != v1alpha1.ReasonPodRefused {
+		t.Errorf("the StoreOperation says %+v", got)
+	}
+	w.isQuotaFull = false
+	trials, restarts := 0, 0
+	for range 200 {
+		plan, _ := w.visit(false)
+		trials += countOf[steps.TryPod](plan)
+		restarts += countOf[steps.RestartMember](plan)
+		w.tick()
+	}
+	if want := int(w.store.Spec.Masters.Replicas); restarts != want || trials != want {
+		t.Errorf("%d restarts and %d trials of %d masters", restarts, trials, want)
+	}
+	if got := w.operation("all").Phase; got != v1alpha1.OperationSucceeded {
+		t.Errorf("the StoreOperation is %s", got)
+	}
+}
+
 // An operator that does not ask is one that this world objects to.
 func TestUntriedPodsAreSeen(t *testing.T) {
 	w := newHoldingWorld(t)
@@ -61,7 +151,7 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 	makePlan = lies
 	defer func() {
 		makePlan = planner.Make
-		if seen := fmt.Sprint(recover()); !strings.Contains(seen, "refuses its next pod") {
+		if seen := fmt.Sprint(recover()); !strings.Contains(seen, "the API server was not asked about its next pod") {
 			t.Errorf("seen is %s", seen)
 		}
 	}()
@@ -71,16 +161,16 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 	}
 }
 
-// A verdict of the API server counts for a minute.
+// An admission counts for 10 s.
 func TestTrialsExpire(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
 	if plan := w.inTurn(asSeen); countOf[steps.RestartMember](plan) != 1 || countOf[steps.TryPod](plan) != 0 {
 		t.Fatalf("steps:\n%s", describe(plan.Steps))
 	}
-	plan := planner.Make(w.later(time.Minute))
+	plan := planner.Make(w.later(10 * time.Second))
 	if countOf[steps.RestartMember](plan) != 0 || countOf[steps.TryPod](plan) != 1 || countOf[steps.RecallTurn](plan) != 0 {
-		t.Errorf("after a minute, steps:\n%s", describe(plan.Steps))
+		t.Errorf("after 10 s, steps:\n%s", describe(plan.Steps))
 	}
 }
 

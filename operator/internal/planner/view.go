@@ -29,8 +29,8 @@ type MemberView struct {
 	Claim string
 	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
-	// Ordered: that is so by order of a StoreOperation alone; Pending names it.
-	Ordered bool
+	// OrderedBy is the StoreOperation by whose order alone the pod is outdated; empty otherwise.
+	OrderedBy string
 	// Rolls: it is outdated, and the operator restarts it as soon as that costs nothing.
 	Rolls bool
 	// Lost is set while the node that it was on is lost, and it has no other.
@@ -58,10 +58,22 @@ func (v *MemberView) Tablets() int64 {
 
 // whyOutdated says why the member is to have another pod.
 func (v *MemberView) whyOutdated() string {
-	if v.Ordered {
+	if v.OrderedBy != "" {
 		return v.Pending
 	}
 	return "the spec has changed: " + v.Pending
+}
+
+// howToKeep says how a member is not to have another pod any more; empty if nobody has asked for another one.
+func (v *MemberView) howToKeep() string {
+	switch {
+	case v.OrderedBy != "":
+		return "delete StoreOperation " + v.OrderedBy
+	case v.Pending != "":
+		return "revert the spec"
+	default:
+		return ""
+	}
 }
 
 // Lost is what is known of a member whose node is lost.

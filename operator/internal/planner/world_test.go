@@ -23,13 +23,16 @@ type world struct {
 	// builds take settings
 	takesSettings bool
 	allowed       facts.Allowed
-	// refusedImage is one of which the API server admits no pods; trials are what it has said of pods.
+	// refusedImage is one of which the API server admits no pods, and isQuotaFull: it admits none of any image
 	refusedImage string
-	trials       map[string]facts.Trial
-	now          time.Time
-	store        *v1alpha1.Store
-	objects      map[string]facts.ObjectState
-	pods         map[string]*fakePod
+	isQuotaFull  bool
+	// trials are what the API server has said of pods, and admittedAt is when it admitted the pod that follows one, by that one's uid
+	trials     map[string]facts.Trial
+	admittedAt map[string]time.Time
+	now        time.Time
+	store      *v1alpha1.Store
+	objects    map[string]facts.ObjectState
+	pods       map[string]*fakePod
 	// names of pods that the operator has put on record (in a status that it wrote)
 	names map[string]bool
 	// the coordinator's state; nil while its process does not run
@@ -127,7 +130,7 @@ func newWorld(replicas int32) *world {
 		claims:  map[string]facts.Claim{},
 		dead:    map[string]bool{}, cordoned: map[string]bool{}, frozen: map[string]time.Time{},
 		fenced: map[string]bool{}, proved: map[string]bool{},
-		senders: map[string]sender{},
+		senders: map[string]sender{}, trials: map[string]facts.Trial{}, admittedAt: map[string]time.Time{},
 	}
 }
 

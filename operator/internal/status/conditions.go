@@ -218,8 +218,8 @@ func withheld(o facts.Observed, plan planner.Plan) (reason, message string) {
 	if plan.HeldBack != "" {
 		return v1alpha1.ReasonHeldBack, plan.HeldBack
 	}
-	if plan.PodRefused != "" {
-		return v1alpha1.ReasonPodRefused, plan.PodRefused
+	if plan.PodRefused != nil {
+		return v1alpha1.ReasonPodRefused, plan.PodRefused.Message
 	}
 	if refused := o.StateRefused(); refused != "" {
 		return v1alpha1.ReasonStateFixed, refused

@@ -174,6 +174,9 @@ func restartProgress(o facts.Observed, plan planner.Plan, operation *facts.Opera
 		if len(left) < all {
 			is.phase, is.reason = v1alpha1.OperationRunning, v1alpha1.ReasonOperationUnderWay
 		}
+		if isRefused(plan, left) {
+			is.reason = v1alpha1.ReasonPodRefused
+		}
 		is.message = restartWaits(o, plan, left, absent)
 	}
 	return is
@@ -196,9 +199,16 @@ func restartWaits(o facts.Observed, plan planner.Plan, left, absent []string) st
 		return text + ": " + absent[0] + " is to be up first"
 	case plan.Shortfall != nil:
 		return text + ": " + plan.Shortfall.Message
+	case isRefused(plan, left):
+		return text + "; " + plan.PodRefused.Message
 	default:
 		return text
 	}
+}
+
+// isRefused says whether one of these masters keeps its pod because the API server refuses the next one.
+func isRefused(plan planner.Plan, masters []string) bool {
+	return plan.PodRefused != nil && slices.Contains(masters, plan.PodRefused.Member)
 }
 
 // finalizeProgress: what is in force is read from the coordinator, whoever has put that in force.

@@ -16,12 +16,12 @@ type Trial struct {
 	Refused string
 }
 
-// TrialKey tells pods apart of which one may be admitted and another one not: those of different components, or made from different inputs.
-func TrialKey(component string, inputs resources.Inputs) (string, error) {
+// TrialKey names the trial of the pod that takes the place of a present one, and is made from these inputs.
+func TrialKey(inPlaceOf *Pod, inputs resources.Inputs) (string, error) {
 	text, err := inputs.Encode()
 	if err != nil {
 		return "", err
 	}
-	digest := sha256.Sum256([]byte(component + " " + text))
+	digest := sha256.Sum256([]byte(inPlaceOf.UID + " " + inPlaceOf.Component + " " + text))
 	return hex.EncodeToString(digest[:]), nil
 }
