@@ -220,7 +220,7 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 		return fmt.Errorf("decode an object: %w", err)
 	}
 	if wanted := (&client.ApplyOptions{}).ApplyOptions(options); len(wanted.DryRun) > 0 {
-		return c.s.try(text)
+		return c.s.try(c.operator, text)
 	}
 	return c.s.write("apply "+head.Kind+" "+head.Name, func() error {
 		switch head.Kind {
@@ -254,6 +254,11 @@ func (c *operatorClient) create(text []byte, object client.Object) error {
 	}
 	if pod, isPod := object.(*corev1.Pod); isPod && c.s.refuses(podOf(pod).Inputs.Image) {
 		return errRefusedPod(pod.Name)
+	}
+	if pod, isPod := object.(*corev1.Pod); isPod {
+		if err := c.s.exceeds(pod.Name); err != nil {
+			return err
+		}
 	}
 	if c.s.lullBeforePod(c.operator, object) || c.operator.isLate {
 		return c.createLate(object)

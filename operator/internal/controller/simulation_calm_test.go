@@ -56,6 +56,9 @@ func (s *simulation) calm() {
 	if open := s.openSplit(); open != "" {
 		s.violate("%s has not ended", open)
 	}
+	if open := s.openRestart(); open != "" {
+		s.violate("%s has not ended", open)
+	}
 	if left := s.leftovers(); left != "" {
 		s.violate("%s", left)
 	}

@@ -170,8 +170,10 @@ func (s *simulation) checkDelete(by *simulatedOperator, object client.Object) {
 		case s.store().Status.HibernatedSince != nil && s.store().Spec.Hibernated:
 			s.checkSleeps(object)
 		case isMaster(object):
+			s.checkInQuota(by, object)
 			s.checkMasterEnds(by, object)
 		default:
+			s.checkInQuota(by, object)
 			s.checkCoordinatorEnds(by, object)
 		}
 	}

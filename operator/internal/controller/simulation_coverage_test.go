@@ -40,6 +40,7 @@ var hasToHappen = []string{
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
 	isRemembered, isDeaf, isKilledBetween, isFormerStatus, isMemberDeleted, isPodRefused,
+	isRestartOrdered, isQuotaShrunk, isQuotaRefusal,
 	isSplit, isSplitTwice, isSplitLate, isSplitWaiting, isSplitRefused, isWithdrawn, "TableSplit",
 }
 

@@ -43,6 +43,8 @@ type plantedBug struct {
 	drops func(*v1alpha1.StoreMember)
 	// splits: tables are split by order.
 	splits bool
+	// quotas shrink while restarts are ordered.
+	quotas bool
 	// client asks the coordinator in place of the one that there is, if it is set.
 	client func(admin.Client) admin.Client
 	// decides: the spec says nothing of copies, where there are as many as by default.
@@ -196,6 +198,10 @@ var plantedBugs = []plantedBug{
 		name: "nobody asks whether the next pod is admitted", plan: triesNothing,
 		faults:   func(f *faults) { f.refusal = 1 },
 		reported: "from which the next one is to be made, are refused", within: 10, seenBy: 16,
+	},
+	{
+		name: "a member is restarted by order without a dry run", plan: restartsUntried, quotas: true,
+		reported: "refuses its member's next one", within: 10, seenBy: 4,
 	},
 	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,

@@ -38,7 +38,7 @@ func errRefusedPod(name string) error {
 }
 
 // try is what the API server says of a pod that it is not to keep.
-func (s *simulation) try(text []byte) error {
+func (s *simulation) try(by *simulatedOperator, text []byte) error {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(text, pod); err != nil {
 		return fmt.Errorf("decode a pod: %w", err)
@@ -47,7 +47,7 @@ func (s *simulation) try(text []byte) error {
 		s.counts[isPodRefused]++
 		return errRefusedPod(pod.Name)
 	}
-	return nil
+	return s.tryInQuota(by, pod)
 }
 
 // checkReplaced: a pod that is outdated stays while its next one is refused, as far as its operator could know that.

@@ -49,6 +49,7 @@ type simulation struct {
 	refusedSince, refusedUntil time.Time
 	// splitting decides what becomes of splits, likewise; nil where none is ordered.
 	splitting *rand.Rand
+	quotas    quotas
 	now       time.Time
 	api       *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
@@ -194,6 +195,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},
 		made: map[string]int64{}, moved: map[string]time.Time{},
 		ended: map[string]bool{}, counts: map[string]int{}, splits: newSplits(),
+		quotas: newQuotas(seed, planted),
 	}
 	if planted == nil || planted.splits {
 		s.splitting = rand.New(rand.NewPCG(seed, 7))

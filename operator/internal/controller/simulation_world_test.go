@@ -74,6 +74,7 @@ func (s *simulation) tick() {
 	s.now = s.now.Add(second)
 	s.takeBackOrders()
 	s.orderSplits()
+	s.changeQuota()
 	s.runBox()
 	for name, since := range s.frozen {
 		if s.now.Sub(since) >= notReadyAfter {
