@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -79,16 +78,10 @@ func (s *simulation) calm() {
 	}
 }
 
-// bringNodesBack: a part of the Stores has to do without the drained nodes and the isolated ones. Not so if these, and machines that fences
-// keep off, are more than the copies survive, or if a master has no node left to run on: then a member waits until nodes are back, which is
-// right.
+// bringNodesBack: a part of the Stores has to do without the drained nodes and the isolated ones, and with machines that fences keep off. Not
+// so if a master has no node left to run on: then a member waits until nodes are back, which is right.
 func (s *simulation) bringNodesBack() {
-	away := maps.Clone(s.off)
-	for _, node := range s.aside() {
-		away[node] = true
-	}
-	isTooMuch := s.isReplicated() && len(away) > int(s.store().Copies())
-	if s.chance(0.5) || isTooMuch || s.lacksNodes() {
+	if s.chance(0.5) || s.lacksNodes() {
 		s.uncordon()
 	}
 	if s.lacksNodes() {

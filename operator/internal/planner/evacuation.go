@@ -77,7 +77,7 @@ func (p *planning) whyNotEvacuated(m *facts.Member, view, first *MemberView) str
 	case p.observed.Cluster.StateWait != "":
 		return "the coordinator, which cannot write its state: " + p.observed.Cluster.StateWait
 	case !hasNothing && !view.Up:
-		return "the member to be up, or to move like one whose node is lost"
+		return "the member to be up, or to move like one whose node is lost; to start it where it is, " + HowToStay(view.Evacuation)
 	case !hasNothing && m.Draining() != nil:
 		return ""
 	}

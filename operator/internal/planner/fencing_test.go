@@ -2,11 +2,13 @@ package planner_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
@@ -388,4 +390,80 @@ func lostIn(plan planner.Plan) *planner.Lost {
 		}
 	}
 	return nil
+}
+
+// Two machines that the Store itself keeps off, and a third node that is drained while its member is down: the third node answers, and its
+// volume is not lost. So the members of the two move, which ends their fences, and then the third member does.
+func TestDrainedNodeKeepsNoFencedMemberFromMoving(t *testing.T) {
+	w := newReplicatedWorld(5)
+	w.isLocal = true
+	w.store.Spec.Replication.Factor = new(int32(2))
+	w.store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{Type: v1alpha1.FencingBMC, After: "2s"}
+	w.store.Spec.Recovery.RescheduleAfter = "0s" // until all three are down, nobody moves
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	off := []string{w.podOf("box-master-0").Node, w.podOf("box-master-1").Node}
+	for _, node := range off {
+		w.killNode(node)
+		if fenced := runFor[steps.FenceNode](w, 20); len(fenced) != 1 {
+			t.Fatalf("fenced %+v", fenced)
+		}
+		w.proveOff(node)
+	}
+	drained := w.cordon("box-master-2")
+	w.end(w.podOf("box-master-2"))
+	w.store.Spec.Recovery.RescheduleAfter = "2m"
+	if moved := runFor[steps.MoveMember](w, 50); len(moved) > 0 {
+		t.Fatalf("it is not known yet whether %s answers, and moved are %+v", drained, moved)
+	}
+	for name, want := range map[string]string{
+		"box-master-0": "nodes to come back: 3 failure domains are lost, and the copies survive the loss of only 2; fences keep machines " +
+			"off (" + off[0] + ", " + off[1] + "): if the other nodes do not come back, set recovery.fencing.type: None, and these " +
+			"machines are switched on",
+		"box-master-2": "nodes to come back: 3 failure domains are lost, and the copies survive the loss of only 2; to start the member " +
+			"where it is, uncordon " + drained,
+	} {
+		i := slices.IndexFunc(w.store.Status.Masters.Members, func(m v1alpha1.MemberStatus) bool { return m.Name == name })
+		if lost := w.store.Status.Masters.Members[i].Lost; lost == nil || lost.WaitsFor != want {
+			t.Errorf("%s: on record is %+v", name, lost)
+		}
+	}
+	var order []string
+	for range 300 {
+		plan, _ := w.visit(false)
+		for move := range steps.Of[steps.MoveMember](plan.Steps) {
+			order = append(order, move.Member)
+		}
+		w.tick()
+	}
+	if !slices.Equal(order, []string{"box-master-0", "box-master-1", "box-master-2"}) {
+		t.Errorf("moved are %v", order)
+	}
+	if len(w.fenced) > 0 || w.condition(v1alpha1.ConditionDataSafe).Status != metav1.ConditionTrue {
+		t.Errorf("fenced are %v, DataSafe is %+v", w.fenced, w.condition(v1alpha1.ConditionDataSafe))
+	}
+}
+
+// A third machine that does not answer keeps both from moving: what to do is said.
+func TestTooManyLostWithFencedMachines(t *testing.T) {
+	w, node := newPowerWorld(t)
+	w.proveOff(node)
+	w.killNode(w.podOf("box-master-2").Node)
+	if moved := runFor[steps.MoveMember](w, 120); len(moved) > 0 {
+		t.Fatalf("moved %+v", moved)
+	}
+	want := "nodes to come back: 2 failure domains are lost, and the copies survive the loss of only 1; fences keep machines off (" + node +
+		"): if the other nodes do not come back, set recovery.fencing.type: None, and these machines are switched on"
+	if lost := w.lostOf(); lost == nil || lost.WaitsFor != want {
+		t.Errorf("on record: %+v", lost)
+	}
+	if got := w.condition(v1alpha1.ConditionDegraded).Message; !strings.Contains(got, "set recovery.fencing.type: None") || len(got) > 300 {
+		t.Errorf("Degraded says %q", got)
+	}
+	w.store.Spec.Recovery.Fencing.Type = v1alpha1.FencingNone
+	runFor[steps.UnfenceNode](w, 10)
+	if w.dead[node] {
+		t.Error("the machine is off still")
+	}
 }

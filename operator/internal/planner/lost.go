@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
@@ -42,13 +43,13 @@ func (p *planning) followLost() {
 		return
 	}
 	p.lookAgainIn(UnsettledInterval)
-	domains := p.lostDomains()
 	room := int(max(p.observed.Store.Spec.Recovery.MaxConcurrentReplacements, 1)) - p.starting()
 	for i, m := range p.masters {
 		lost := p.plan.Masters[i].Lost
 		if lost == nil {
 			continue
 		}
+		domains := p.domainsWithout(m, lost)
 		if p.returnsToIsolated(&subject{m, &p.plan.Masters[i], v1alpha1.ComponentMaster}, domains) {
 			continue
 		}
@@ -60,9 +61,31 @@ func (p *planning) followLost() {
 	}
 }
 
-// lostDomains is how many failure domains were lost with members. One that the spec has no place for counts as long as the coordinator
+// answersAfter is how long after its member was lost a drained node has to be ready still to count as one that is there: longer than it
+// takes Kubernetes to say that a node is not ready.
+const answersAfter = time.Minute
+
+// isThere says whether a member is down on a drained node that answers. The volume there is not lost: its member starts with it once the
+// node is not drained any more. So the node keeps no other member from moving.
+func (p *planning) isThere(lost *Lost) bool {
+	o := p.observed
+	node := o.Nodes[lost.Node]
+	return lost.Cause == v1alpha1.NodeDrained && node.Ready && !o.IsSilent(lost.Node) && o.Now.Sub(lost.Since) >= answersAfter
+}
+
+// domainsWithout is how many failure domains the Store does without if a lost member moves: those that are lost, and the member's own.
+func (p *planning) domainsWithout(m *facts.Member, lost *Lost) int {
+	domains := p.domainsLost()
+	domains[p.observed.LostDomain(m, lost.Node)] = true
+	return len(domains)
+}
+
+// lostDomains is how many failure domains were lost with members.
+func (p *planning) lostDomains() int { return len(p.domainsLost()) }
+
+// domainsLost are the failure domains that were lost with members. One that the spec has no place for counts as long as the coordinator
 // needs what the member has: the copies there are as lost as those of a member that is to stay.
-func (p *planning) lostDomains() int {
+func (p *planning) domainsLost() map[string]bool {
 	o := p.observed
 	domains := map[string]bool{}
 	for i, m := range p.masters {
@@ -71,13 +94,36 @@ func (p *planning) lostDomains() int {
 		state, known := o.Nodes[node]
 		isLostLeaver := !view.Wanted && !view.Up && !m.HasNothing() && known && state.Cause() != ""
 		switch {
+		case view.Lost != nil && p.isThere(view.Lost):
 		case view.Lost != nil:
 			domains[o.LostDomain(m, view.Lost.Node)] = true
 		case isLostLeaver:
 			domains[o.LostDomain(m, node)] = true
 		}
 	}
-	return len(domains)
+	return domains
+}
+
+// whyTooManyLost says what a member waits for while more failure domains are lost than the copies survive, and what to do if the others do
+// not come back: machines that the operator itself keeps off do not come back by themselves.
+func (p *planning) whyTooManyLost(lost *Lost, domains int) string {
+	text := fmt.Sprintf("nodes to come back: %d failure domains are lost, and the copies survive the loss of only %d",
+		domains, p.observed.Store.Copies())
+	var off []string
+	for _, fence := range p.observed.Store.Status.Fences {
+		if p.observed.IsProvedOff(fence.Node) {
+			off = append(off, fence.Node)
+		}
+	}
+	switch drain := p.observed.DrainOf(lost.Node); {
+	case lost.Cause == v1alpha1.NodeDrained:
+		return text + "; to start the member where it is, " + HowToStay(&Evacuation{Node: lost.Node, Cause: drain})
+	case len(off) > 0:
+		return text + fmt.Sprintf("; fences keep machines off (%s): if the other nodes do not come back, set recovery.fencing.type: None, "+
+			"and these machines are switched on", brief.List(off, maxListed))
+	default:
+		return text
+	}
 }
 
 // returnsToIsolated starts a member that is down once more on the isolated node that its volume is on, and says whether it does. The member
@@ -132,8 +178,7 @@ func (p *planning) whyNotMoved(m *facts.Member, lost *Lost, domains, room int) s
 	case lost.ProvenAt.IsZero():
 		return p.unproven(m)
 	case domains > int(p.observed.Store.Copies()):
-		return fmt.Sprintf("nodes to come back: %d failure domains are lost, and the copies survive the loss of only %d",
-			domains, p.observed.Store.Copies())
+		return p.whyTooManyLost(lost, domains)
 	case lost.Cause == v1alpha1.NodeSilent: // a new pod might get this very node
 		return "proof that the node's server is off, or for Kubernetes to say that the node is not ready"
 	case after == 0:

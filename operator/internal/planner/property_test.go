@@ -346,7 +346,7 @@ func (w *world) nodesComeBack() {
 			w.end(pod)
 		}
 	}
-	if !w.store.MovesFromDrained() || w.stuckDomains() > int(w.store.Copies()) {
+	if !w.store.MovesFromDrained() {
 		clear(w.cordoned)
 		w.isolate()
 	}
@@ -376,21 +376,6 @@ func (w *world) isolatedNodes() []string {
 		}
 	}
 	return nodes
-}
-
-// stuckDomains are as many as nodes on which a member cannot be up: those that do not answer, and cordoned ones where none runs.
-func (w *world) stuckDomains() int {
-	stuck := w.lostDomains()
-	left := slices.Concat(slices.Collect(maps.Keys(w.cordoned)), w.isolatedNodes())
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(left))) {
-		runs := slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
-			return pod.Node == name && pod.Process == facts.ProcessRunning && pod.Component == v1alpha1.ComponentMaster
-		})
-		if !runs && !w.dead[name] {
-			stuck++
-		}
-	}
-	return stuck
 }
 
 // In the end everything is where it belongs, and the status says that it is safe.
