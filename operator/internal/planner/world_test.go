@@ -576,7 +576,7 @@ func (w *world) settle(visits int) (planner.Plan, string, bool) {
 		if refused != "" {
 			steps--
 		}
-		if steps == 0 {
+		if steps == 0 && plan.PodRefused == nil { // a refused pod is tried again
 			quiet++
 		} else {
 			quiet = 0
