@@ -253,9 +253,9 @@ type BackupStatus struct {
 	Retired string `json:"retired,omitempty"`
 }
 
-// TurnStatus is a process that serves, and whose end is planned. It is ended only while its pod is as it was seen: any change of the pod
-// cancels the plan.
-type TurnStatus struct {
+// DisruptionLock names the one process that serves and whose end is planned. It is ended only while its pod is as it was seen: any change
+// of the pod cancels the plan. In JSON the field is called turn, as before: an earlier operator that still works has to see the lock.
+type DisruptionLock struct {
 	Member string `json:"member"`
 	Pod    string `json:"pod"`
 	PodUID string `json:"podUid"`

@@ -60,7 +60,7 @@ type StoreStatus struct {
 	// Former field: status.record.turn has it. An earlier operator wrote it here, and the operator carries it over.
 	//
 	// +optional
-	Turn *TurnStatus `json:"turn,omitempty"`
+	DisruptionLock *DisruptionLock `json:"turn,omitempty"`
 
 	// The durability in force: the weakest of what the masters run with.
 	//

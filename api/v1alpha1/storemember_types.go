@@ -59,11 +59,11 @@ type StoreMemberList struct {
 
 // StoreRecord is what the operator has to remember of a whole Store.
 type StoreRecord struct {
-	// The one process that serves and that the operator ends next, or has just ended, because it is outdated or for a drill; mostly
-	// absent. No process is ended for these reasons before it is named here.
+	// The disruption lock: the one process that serves and that the operator ends next, or has just ended, to restart it or for a drill;
+	// mostly absent. No process is ended for these reasons before it is named here.
 	//
 	// +optional
-	Turn *TurnStatus `json:"turn,omitempty"`
+	DisruptionLock *DisruptionLock `json:"turn,omitempty"`
 	// What has to be remembered of drills.
 	//
 	// +optional

@@ -49,7 +49,7 @@ func hostile(t *testing.T, answer []byte) admin.Dialer {
 	}
 }
 
-// statusFrom asks one coordinator, as a visit to its Store does.
+// statusFrom asks one coordinator, as a reconcile of its Store does.
 func statusFrom(ctx context.Context, dial admin.Dialer) (*adminv1.GetClusterStatusResponse, error) {
 	client, err := dial("", 0)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // errStale means that the world has moved on since it was observed: look again.
 var errStale = errors.New("the observed state is out of date")
 
-// maxFailures is how many pod steps of one visit may fail before the rest is left for the next one.
+// maxFailures is how many pod steps of one reconcile may fail before the rest is left for the next one.
 const maxFailures = 3
 
 // nameTakenError is an object of somebody else with a name that the Store needs.
@@ -36,7 +36,7 @@ func (e *nameTakenError) Error() string { return e.text }
 
 // apply carries out steps in order. What pods depend on comes first and stops everything if it fails; steps about different members do not
 // depend on each other, so that one that fails does not keep the others waiting.
-func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) (status.Outcome, error) {
+func (r *Reconciler) apply(ctx context.Context, v *reconcileState, planned []steps.Step) (status.Outcome, error) {
 	var outcome status.Outcome
 	var failures []error
 	for _, step := range planned {
@@ -89,7 +89,7 @@ func isOrdered(step steps.Step) bool {
 	return isDrain && drain.Ordered || isFinalize
 }
 
-func (r *Reconciler) tell(ctx context.Context, v *visit, step steps.Step) {
+func (r *Reconciler) tell(ctx context.Context, v *reconcileState, step steps.Step) {
 	row := steps.RowOf(step)
 	log.FromContext(ctx).Info(row.Text)
 	if row.Event == "" {
@@ -109,7 +109,7 @@ func related(store *v1alpha1.Store, object steps.Object) runtime.Object {
 }
 
 // applyStep has one step carried out, after the look that its row asks for.
-func (r *Reconciler) applyStep(ctx context.Context, v *visit, step steps.Step) error {
+func (r *Reconciler) applyStep(ctx context.Context, v *reconcileState, step steps.Step) error {
 	if err := r.lookAgain(ctx, v, step); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step steps.Step) e
 }
 
 // lookAgain reads once more what a step's row asks for, and says whether the step is still right.
-func (r *Reconciler) lookAgain(ctx context.Context, v *visit, step steps.Step) error {
+func (r *Reconciler) lookAgain(ctx context.Context, v *reconcileState, step steps.Step) error {
 	switch steps.RowOf(step).Look {
 	case steps.Coordinator:
 		if v.coordinator == nil {
@@ -134,7 +134,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, v *visit, step steps.Step) e
 	return nil
 }
 
-func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(client.Object, string) bool) error {
+func (r *Reconciler) patchFinalizers(ctx context.Context, v *reconcileState, change func(client.Object, string) bool) error {
 	store := v.observed.Store
 	changed := store.DeepCopy()
 	if !change(changed, v1alpha1.Finalizer) {
@@ -150,7 +150,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(
 	return nil
 }
 
-func (r *Reconciler) applyObject(ctx context.Context, v *visit, step steps.ApplyObject) error {
+func (r *Reconciler) applyObject(ctx context.Context, v *reconcileState, step steps.ApplyObject) error {
 	for _, fixed := range v.fixed {
 		if fixed.kind != step.Kind || fixed.name != step.Name {
 			continue
@@ -174,7 +174,7 @@ func (r *Reconciler) applyObject(ctx context.Context, v *visit, step steps.Apply
 
 // replaceSpec is for what server-side apply cannot put right: somebody has changed the key of a list's entry, such as a port's number. To
 // the API server that is an entry of his beside the operator's, and the two together are not valid. A merge patch replaces whole lists.
-func (r *Reconciler) replaceSpec(ctx context.Context, v *visit, fixed fixedObject) error {
+func (r *Reconciler) replaceSpec(ctx context.Context, v *reconcileState, fixed fixedObject) error {
 	fields, err := fieldsOf(fixed.desired)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (r *Reconciler) refuseTaken(ctx context.Context, store *v1alpha1.Store, fix
 
 // createPod makes a member's pod, unless the API server knows of one that the cache did not: a second process of a member
 // would serve nothing at best, and a second coordinator would be another store behind the same address.
-func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreatePod) error {
+func (r *Reconciler) createPod(ctx context.Context, v *reconcileState, step steps.CreatePod) error {
 	if err := r.checkNoLivePod(ctx, v.observed.Store, step.Member); err != nil {
 		return err
 	}
@@ -230,9 +230,9 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreateP
 	return nil
 }
 
-// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back, or the cache may lack one; and pods' names come from
-// the numbers in the status, and in a cache that has not seen the last status yet a name that is on record is free.
-func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
+// checkStoreIsFresh, once in a reconcile: an order in the cache may have been taken back, or the cache may lack one; and pods' names come
+// from the numbers in the status, and in a cache that has not seen the last status yet a name that is on record is free.
+func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *reconcileState) error {
 	if v.fresh {
 		return nil
 	}
@@ -247,7 +247,7 @@ func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
 }
 
 // checkStoreIsPresent asks the API server whether the Store is as it was seen: spec, annotations, and what is on record.
-func (r *Reconciler) checkStoreIsPresent(ctx context.Context, v *visit) error {
+func (r *Reconciler) checkStoreIsPresent(ctx context.Context, v *reconcileState) error {
 	seen, now := v.observed.Store, &v1alpha1.Store{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
 		return fmt.Errorf("look at the Store once more: %w", err)
@@ -274,7 +274,7 @@ func (r *Reconciler) checkNoLivePod(ctx context.Context, store *v1alpha1.Store, 
 	return nil
 }
 
-func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref facts.PodRef) error {
+func (r *Reconciler) deletePod(ctx context.Context, v *reconcileState, ref facts.PodRef) error {
 	uid := types.UID(ref.UID)
 	preconditions := metav1.Preconditions{UID: &uid}
 	if ref.ResourceVersion != "" {
@@ -297,7 +297,7 @@ func instanceOf(pod *facts.PodRef) string {
 }
 
 // retireMember ends a process that runs, and the coordinator's word is what allows it, as for a member that moves away from a drained node.
-func (r *Reconciler) retireMember(ctx context.Context, v *visit, step steps.RetireMember) error {
+func (r *Reconciler) retireMember(ctx context.Context, v *reconcileState, step steps.RetireMember) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("retire %s: the coordinator was not reached", step.Member)
 	}

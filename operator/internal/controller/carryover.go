@@ -33,7 +33,7 @@ func (r *Reconciler) carryOver(ctx context.Context, seen *v1alpha1.Store) error 
 	if store.UID != seen.UID || !record.IsFormer(&store.Status) {
 		return fmt.Errorf("the Store's status was carried over before: %w", errStale)
 	}
-	v := &visit{members: map[string]*v1alpha1.StoreMember{}}
+	v := &reconcileState{members: map[string]*v1alpha1.StoreMember{}}
 	v.observed.Store = store
 	for i := range list.Items {
 		if member := &list.Items[i]; record.IsOf(member, store) {

@@ -47,7 +47,7 @@ func TestFormerStatusIsCarriedOver(t *testing.T) {
 			h.asFormer(func(status *v1alpha1.StoreStatus) { former.DeepCopyInto(status) })
 			h.writeFails(fails)
 			for range 2 {
-				_, _ = h.visit() // one of them may fail
+				_, _ = h.reconcile() // one of them may fail
 				bare := h.bareStore()
 				if record.IsFormer(&bare.Status) {
 					if !equality.Semantic.DeepEqual(bare.Status, former) {
@@ -58,7 +58,7 @@ func TestFormerStatusIsCarriedOver(t *testing.T) {
 				break
 			}
 			bare := h.bareStore()
-			if bare.Status.Turn != nil || len(bare.Status.Masters.Members) > 0 || bare.Status.Masters.RetiredPodNumber != 0 ||
+			if bare.Status.DisruptionLock != nil || len(bare.Status.Masters.Members) > 0 || bare.Status.Masters.RetiredPodNumber != 0 ||
 				bare.Status.Coordinator.PodNumber != 0 || bare.Status.LossesSeen != 0 {
 				t.Errorf("left in the Store: %+v", bare.Status)
 			}
@@ -90,7 +90,7 @@ func TestOlderMembersDoNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if number := h.members()[0].Record.PodNumber; number != 7 {
 		t.Errorf("the number of the pod is %d", number)
 	}
@@ -104,11 +104,11 @@ func TestFormerStoreGoesOn(t *testing.T) {
 		t.Run(fmt.Sprintf("write %d fails", fails), func(t *testing.T) {
 			h := settledWithCopies(t)
 			h.change(func(s *v1alpha1.Store) { s.Spec.Image = "store:2" })
-			for h.store().Status.Turn == nil || h.store().Status.Turn.Member == v1alpha1.CoordinatorMember("box") {
-				h.mustVisit()
+			for h.store().Status.DisruptionLock == nil || h.store().Status.DisruptionLock.Member == v1alpha1.CoordinatorMember("box") {
+				h.mustReconcile()
 				h.run()
 			}
-			turn, pods := *h.store().Status.Turn, h.pods()
+			lock, pods := *h.store().Status.DisruptionLock, h.pods()
 			numbers := map[string]int64{}
 			for _, member := range h.store().Status.Masters.Members {
 				numbers[member.Name] = member.PodNumber
@@ -116,23 +116,23 @@ func TestFormerStoreGoesOn(t *testing.T) {
 			h.asFormer(func(*v1alpha1.StoreStatus) {})
 			h.writeFails(fails)
 			for record.IsFormer(&h.bareStore().Status) {
-				_, _ = h.visit() // one of them may fail
+				_, _ = h.reconcile() // one of them may fail
 				if now := h.pods(); !slices.EqualFunc(namesOf(pods), namesOf(now), func(a, b string) bool { return a == b }) {
 					t.Fatalf("pods were %v and are %v", namesOf(pods), namesOf(now))
 				}
 			}
-			if is := h.store().Status.Turn; is == nil || !equality.Semantic.DeepEqual(*is, turn) {
-				t.Fatalf("the next to end was %+v, and is %+v", turn, is)
+			if is := h.store().Status.DisruptionLock; is == nil || !equality.Semantic.DeepEqual(*is, lock) {
+				t.Fatalf("the next to end was %+v, and is %+v", lock, is)
 			}
 			for range 3 {
-				_, _ = h.visit() // likewise
+				_, _ = h.reconcile() // likewise
 			}
 			for member, pod := range h.pods() {
 				was := pods[member]
 				switch {
-				case member == turn.Member && was.Name == pod.Name:
+				case member == lock.Member && was.Name == pod.Name:
 					t.Errorf("%s, which was the next to end, is there still", pod.Name)
-				case member != turn.Member && (was == nil || was.Name != pod.Name):
+				case member != lock.Member && (was == nil || was.Name != pod.Name):
 					t.Errorf("%s was restarted", member)
 				}
 			}
@@ -158,13 +158,13 @@ func namesOf(pods map[string]*corev1.Pod) []string {
 func TestDeletedMember(t *testing.T) {
 	h := settledWithCopies(t)
 	h.asFormer(func(status *v1alpha1.StoreStatus) { status.Masters.Members[1].PodNumber = 9 })
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	pod := h.pods()["box-master-1"]
 	if err := h.client.Delete(t.Context(), &h.members()[1]); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if member := h.members()[1]; member.Name != "box-master-1" || member.Record.PodNumber != 9 || member.Status.Pod != pod.Name {
 		t.Errorf("made anew: %+v", member)
 	}
@@ -179,7 +179,7 @@ func TestMembersThatHaveLeft(t *testing.T) {
 	number := h.store().Status.Masters.Members[1].PodNumber
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	for range 20 {
-		h.mustVisit()
+		h.mustReconcile()
 		bare := h.bareStore()
 		if len(h.members()) < 2 {
 			if bare.Status.Record.RetiredPodNumber < number {

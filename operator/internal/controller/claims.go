@@ -20,7 +20,7 @@ import (
 
 // createClaim makes a member's volume claim. The API server itself is asked whether there is one: the cache holds only the
 // operator's own, and what is in somebody else's volume must not be touched.
-func (r *Reconciler) createClaim(ctx context.Context, v *visit, step steps.CreateClaim) error {
+func (r *Reconciler) createClaim(ctx context.Context, v *reconcileState, step steps.CreateClaim) error {
 	store := v.observed.Store
 	there := &corev1.PersistentVolumeClaim{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: step.Name}, there)
@@ -43,7 +43,7 @@ func (r *Reconciler) createClaim(ctx context.Context, v *visit, step steps.Creat
 }
 
 // growClaim asks for a larger volume. There is nothing else to be changed of a claim; what is not the operator's in it stays.
-func (r *Reconciler) growClaim(ctx context.Context, v *visit, step steps.GrowClaim) error {
+func (r *Reconciler) growClaim(ctx context.Context, v *reconcileState, step steps.GrowClaim) error {
 	claim := resources.Claim(v.observed.Store, step.Member, step.Component, step.Name)
 	if err := r.Client.Apply(ctx, claim, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("grow volume claim %s (its StorageClass must have allowVolumeExpansion: true; "+
@@ -53,7 +53,7 @@ func (r *Reconciler) growClaim(ctx context.Context, v *visit, step steps.GrowCla
 }
 
 // touchClaim writes when it was, which is another value each time.
-func (r *Reconciler) touchClaim(ctx context.Context, v *visit, step steps.TouchClaim) error {
+func (r *Reconciler) touchClaim(ctx context.Context, v *reconcileState, step steps.TouchClaim) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{v1alpha1.AnnotationTouched: v.observed.Now.UTC().Format(time.RFC3339)},
 	}})
@@ -65,7 +65,7 @@ func (r *Reconciler) touchClaim(ctx context.Context, v *visit, step steps.TouchC
 	return stale(err, "touch volume claim "+step.Name)
 }
 
-func (r *Reconciler) deleteClaim(ctx context.Context, v *visit, name string) error {
+func (r *Reconciler) deleteClaim(ctx context.Context, v *reconcileState, name string) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: name}}
 	if err := r.Client.Delete(ctx, claim); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete volume claim %s: %w", name, err)
@@ -74,7 +74,7 @@ func (r *Reconciler) deleteClaim(ctx context.Context, v *visit, name string) err
 }
 
 // tellDomain writes the annotation to this very pod: another uid in the patch is a conflict.
-func (r *Reconciler) tellDomain(ctx context.Context, v *visit, step steps.TellDomain) error {
+func (r *Reconciler) tellDomain(ctx context.Context, v *reconcileState, step steps.TellDomain) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         step.Pod.UID,
 		"annotations": map[string]string{v1alpha1.AnnotationDomain: step.Domain},

@@ -56,11 +56,11 @@ func settledWithCopies(t *testing.T) *harness {
 	h := newHarness(t)
 	replicated(h)
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	h.withCopies()
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	h.takeEvents()
 	return h
@@ -83,7 +83,7 @@ func TestClaimsAreMadeAndKept(t *testing.T) {
 	if err := h.client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	again := h.pods()["box-master-1"]
 	if again.Name == old.Name || again.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "box-master-1-copies" {
 		t.Errorf("the next pod is %s with %+v", again.Name, again.Spec.Volumes)
@@ -94,10 +94,10 @@ func TestClaimsAreMadeAndKept(t *testing.T) {
 	// In steady state nothing is written.
 	h.run()
 	h.withCopies()
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	before := h.writes
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before {
 		t.Errorf("%d writes although nothing changed", h.writes-before)
 	}
@@ -110,11 +110,11 @@ func TestClaimsOutliveTheStoreUnlessToldOtherwise(t *testing.T) {
 		if err := h.client.Delete(t.Context(), h.store()); err != nil {
 			t.Fatal(err)
 		}
-		h.mustVisit()
+		h.mustReconcile()
 		if got := len(h.claims()); got != 3 {
 			t.Errorf("%s: %d claims while pods end", policy, got)
 		}
-		h.mustVisit()
+		h.mustReconcile()
 		if err := h.client.Get(t.Context(), storeKey, &v1alpha1.Store{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: the Store is still there: %v", policy, err)
 		}
@@ -132,7 +132,7 @@ func TestClaimsThatAreThere(t *testing.T) {
 	}}
 	h := newHarness(t, left)
 	replicated(h)
-	h.mustVisit()
+	h.mustReconcile()
 	if claims := h.claims(); len(claims) != 3 || claims[left.Name].Annotations["mark"] != "left" {
 		t.Errorf("claims are %+v", claims)
 	}
@@ -144,8 +144,8 @@ func TestClaimsThatAreThere(t *testing.T) {
 	foreign.Labels, foreign.ResourceVersion = nil, ""
 	h = newHarness(t, foreign)
 	replicated(h)
-	if _, err := h.visit(); err == nil {
-		t.Fatal("the visit succeeded")
+	if _, err := h.reconcile(); err == nil {
+		t.Fatal("the reconcile succeeded")
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	want := "PersistentVolumeClaim default/box-master-0-copies is there already and is not this Store's: delete it, or make the Store " +
@@ -162,12 +162,12 @@ func TestPodsAreToldTheirDomains(t *testing.T) {
 	h := newHarness(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"rack": "r7"}}})
 	replicated(h)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Placement.FailureDomain = "rack" })
-	h.mustVisit()
+	h.mustReconcile()
 	if _, told := h.pods()["box-master-0"].Annotations[v1alpha1.AnnotationDomain]; told {
 		t.Error("it has no node yet, and was told a domain")
 	}
 	h.run()
-	h.mustVisit()
+	h.mustReconcile()
 	for _, member := range []string{"box-master-0", "box-master-1"} {
 		if got := h.pods()[member].Annotations[v1alpha1.AnnotationDomain]; got != "r7" {
 			t.Errorf("%s was told %q", member, got)
@@ -177,7 +177,7 @@ func TestPodsAreToldTheirDomains(t *testing.T) {
 		t.Error("the coordinator has no use for it")
 	}
 	before := h.writes
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes > before+1 { // the status
 		t.Errorf("%d writes", h.writes-before)
 	}
@@ -189,11 +189,11 @@ func TestNodesThatCannotBeRead(t *testing.T) {
 	replicated(h)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Placement.FailureDomain = "rack" })
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	h.withCopies()
-	h.mustVisit()
+	h.mustReconcile()
 	got := h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	want := "the failure domains (rack) of some masters are not known, because the operator cannot read their nodes: " +
 		"box-master-0, box-master-1"
@@ -223,7 +223,7 @@ func TestStoresWithoutCopiesStayAsTheyAre(t *testing.T) {
 		s.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
 		s.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	for member, pod := range h.pods() {
 		if before[member].UID != pod.UID {
@@ -242,7 +242,7 @@ func TestClaimsGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.change(func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi")) })
-	h.mustVisit()
+	h.mustReconcile()
 	grown := func(name string) string {
 		size := h.claims()[name].Spec.Resources.Requests[corev1.ResourceStorage]
 		return size.String()
@@ -255,7 +255,7 @@ func TestClaimsGrow(t *testing.T) {
 		t.Errorf("the claim is %+v", after)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if second, state := grown("box-master-1-copies"), grown("box-coordinator-state"); second != "6Gi" || state != "1Gi" {
 		t.Errorf("they ask for %s and %s", second, state)

@@ -41,7 +41,7 @@ type PerfReader interface {
 	Documents(ctx context.Context, ip string) (map[string]string, error)
 }
 
-// PerfReconciler visits ClusterPerfs.
+// PerfReconciler reconciles ClusterPerfs.
 type PerfReconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -83,7 +83,7 @@ func (r *PerfReconciler) SetupWithManager(manager ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile visits one run.
+// Reconcile reconciles one run.
 func (r *PerfReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	run := &v1alpha1.ClusterPerf{}
 	if err := r.Client.Get(ctx, request.NamespacedName, run); err != nil {
@@ -175,7 +175,7 @@ func (r *PerfReconciler) observe(ctx context.Context, run *v1alpha1.ClusterPerf)
 	return o, nil
 }
 
-// askFirstClient leaves Report empty when there is no answer: that is a state of the run, not a failure of the visit.
+// askFirstClient leaves Report empty when there is no answer: that is a state of the run, not a failure of the reconcile.
 func (r *PerfReconciler) askFirstClient(ctx context.Context, o *perf.Observed) {
 	if o.Run.Status.StartTime == nil || o.Run.Ended() {
 		return
@@ -241,7 +241,7 @@ func (r *PerfReconciler) apply(ctx context.Context, o perf.Observed, steps []per
 		log.FromContext(ctx).Info(step.Describe())
 		switch step := step.(type) {
 		case perf.CheckTurn:
-			err = r.checkTurn(ctx, o.Run)
+			err = r.checkLock(ctx, o.Run)
 		case perf.CreateClient:
 			err = r.createClient(ctx, o, step.Index)
 		case perf.CreateCleanup:
@@ -265,7 +265,7 @@ func (r *PerfReconciler) apply(ctx context.Context, o perf.Observed, steps []per
 	return gone, nil
 }
 
-func (r *PerfReconciler) checkTurn(ctx context.Context, run *v1alpha1.ClusterPerf) error {
+func (r *PerfReconciler) checkLock(ctx context.Context, run *v1alpha1.ClusterPerf) error {
 	runs := &v1alpha1.ClusterPerfList{}
 	if err := r.Live.List(ctx, runs, client.InNamespace(run.Namespace)); err != nil {
 		return fmt.Errorf("list the other runs: %w", err)

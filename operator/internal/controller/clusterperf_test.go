@@ -75,7 +75,7 @@ func (h *perfHarness) create(name string, change func(*v1alpha1.ClusterPerf)) {
 	}
 }
 
-// look visits a run, and starts what pods there are.
+// look reconciles a run, and starts what pods there are.
 func (h *perfHarness) look(name string) (ctrl.Result, error) {
 	h.t.Helper()
 	h.now = h.now.Add(2 * time.Second)
@@ -173,8 +173,8 @@ func TestRunIsCarriedOut(t *testing.T) {
 	if !slices.Contains(h.asked, "10.0.0.9") {
 		t.Errorf("asked were %v", h.asked)
 	}
-	// A visit to the Store leaves the clients alone.
-	h.mustVisit()
+	// A reconcile of the Store leaves the clients alone.
+	h.mustReconcile()
 	if len(h.perfPods("first")) != 1 {
 		t.Error("the Store's controller took the client's pod")
 	}

@@ -34,7 +34,7 @@ func TestCopiesByDefault(t *testing.T) {
 		s.Spec.Replication = v1alpha1.ReplicationSpec{Durability: v1alpha1.Buffered}
 		s.Spec.Backups.Storage.Type = v1alpha1.StorageVolume
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	if pods := h.pods(); len(pods) > 0 {
 		t.Errorf("before it was on record how many copies there are, pods were made: %v", pods)
 	}
@@ -42,7 +42,7 @@ func TestCopiesByDefault(t *testing.T) {
 	if decided == nil || decided.Factor != 2 || decided.StorageSize.Cmp(resource.MustParse("4Gi")) != 0 {
 		t.Fatalf("decided was %+v", decided)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	pods, claims := h.pods(), &corev1.PersistentVolumeClaimList{}
 	if err := h.client.List(t.Context(), claims, client.InNamespace("default")); err != nil {
 		t.Fatal(err)
@@ -55,14 +55,14 @@ func TestCopiesByDefault(t *testing.T) {
 	}
 	// Scaling changes nothing of it, nor does a value that is taken out again.
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 9 })
-	h.mustVisit()
+	h.mustReconcile()
 	if pod := h.pods()["box-master-8"]; pod == nil || copiesOf(t, pod) != 2 {
 		t.Errorf("after scaling out, the pod is %+v", pod)
 	}
 	h.change(func(s *v1alpha1.Store) { s.Spec.Replication.Factor = new(int32(3)) })
-	h.mustVisit()
+	h.mustReconcile()
 	h.change(func(s *v1alpha1.Store) { s.Spec.Replication.Factor = nil })
-	h.mustVisit()
+	h.mustReconcile()
 	if got := h.store(); got.Copies() != 3 {
 		t.Errorf("%d copies, when 3 were chosen before", got.Copies())
 	}
@@ -71,7 +71,7 @@ func TestCopiesByDefault(t *testing.T) {
 // Without copies by choice, nothing has to be on record first.
 func TestNoCopiesByChoice(t *testing.T) {
 	h := newHarness(t)
-	h.mustVisit()
+	h.mustReconcile()
 	if pods := h.pods(); len(pods) != 3 || copiesOf(t, pods["box-master-0"]) != 0 {
 		t.Errorf("the pods are %v", pods)
 	}
@@ -90,7 +90,7 @@ func TestUpgradeOfTheOperatorAddsNoCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := settled(t)
 			h.tablets("box-master-0", 1)
-			h.mustVisit()
+			h.mustReconcile()
 			before := h.pods()
 			h.change(func(s *v1alpha1.Store) { s.Spec.Replication.Factor = nil })
 			store := h.store()
@@ -101,7 +101,7 @@ func TestUpgradeOfTheOperatorAddsNoCopies(t *testing.T) {
 			}
 			h.takeEvents()
 			for range 5 {
-				h.mustVisit()
+				h.mustReconcile()
 				h.run()
 			}
 			got := h.store()

@@ -13,7 +13,7 @@ import (
 
 // observeDomains looks at the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
 // operator may not read nodes (it has rights in some namespaces only), masters do without.
-func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
+func (r *Reconciler) observeDomains(ctx context.Context, v *reconcileState) {
 	v.observed.Domains = map[string]string{}
 	for i := range v.observed.Pods {
 		pod := &v.observed.Pods[i]
@@ -32,7 +32,7 @@ func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
 
 // observeUntoldDomains looks at nodes of masters that are not told their failure domain, because they keep no copies, until one has the
 // label: otherwise somebody has mistyped it.
-func (r *Reconciler) observeUntoldDomains(v *visit) {
+func (r *Reconciler) observeUntoldDomains(v *reconcileState) {
 	for i := range v.observed.Pods {
 		pod := &v.observed.Pods[i]
 		if pod.Node == "" || !pod.Inputs.NamesDomain() || pod.Inputs.NeedsDomain() {
@@ -63,7 +63,7 @@ func (r *Reconciler) labelsOf(ctx context.Context, name string) (map[string]stri
 
 // observeClasses finds out whether the StorageClasses exist that claims wait for, while the scheduler finds no node for their pods. Where
 // the operator may not read them, the scheduler's words are all there is to say.
-func (r *Reconciler) observeClasses(ctx context.Context, v *visit) {
+func (r *Reconciler) observeClasses(ctx context.Context, v *reconcileState) {
 	type found struct{ isMissing, bindsLate bool }
 	classes := map[string]found{}
 	for i := range v.observed.Pods {

@@ -21,8 +21,8 @@ func TestAStorageClassThatDoesNotExistIsToldOf(t *testing.T) {
 	h.change(func(s *v1alpha1.Store) {
 		s.Spec.Backups.Storage.StorageClassName, s.Spec.Coordinator.State.StorageClassName = new("fsat"), new("fast")
 	})
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	for _, member := range []string{"box-master-0", "box-master-1"} {
 		pod := h.pods()[member]
 		pod.Status.Conditions = []corev1.PodCondition{{
@@ -33,7 +33,7 @@ func TestAStorageClassThatDoesNotExistIsToldOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNoStorageClass)
 	if want := "waits for StorageClass fsat (backups.storage.storageClassName), which does not exist"; !strings.Contains(got, want) {
 		t.Errorf("message is %q", got)
@@ -41,7 +41,7 @@ func TestAStorageClassThatDoesNotExistIsToldOf(t *testing.T) {
 	if err := h.client.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fsat"}}); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	progressing := meta.FindStatusCondition(h.store().Status.Conditions, v1alpha1.ConditionProgressing)
 	if progressing.Reason == v1alpha1.ReasonNoStorageClass {
 		t.Errorf("the class is there, and the message is %q", progressing.Message)
@@ -53,8 +53,8 @@ func TestTheSchedulerLooksAgainAtAClaimThatHasGotAClass(t *testing.T) {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	h := newHarness(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"}, VolumeBindingMode: &late})
 	replicated(h)
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	touched := func() string { return h.claims()["box-master-0-copies"].Annotations[v1alpha1.AnnotationTouched] }
 	finds := func(message string) {
 		pod := h.pods()["box-master-0"]
@@ -67,7 +67,7 @@ func TestTheSchedulerLooksAgainAtAClaimThatHasGotAClass(t *testing.T) {
 	}
 	const immediate = "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
 	finds(immediate)
-	h.mustVisit()
+	h.mustReconcile()
 	if got := touched(); got != "" {
 		t.Errorf("it has no class, and was touched at %s", got)
 	}
@@ -76,24 +76,24 @@ func TestTheSchedulerLooksAgainAtAClaimThatHasGotAClass(t *testing.T) {
 	if err := h.client.Update(t.Context(), &claim); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	first := touched()
 	if first == "" {
 		t.Fatal("it has got a class, and was not touched")
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if got := touched(); got != first {
 		t.Errorf("touched at %s and %s", first, got)
 	}
 	h.now = h.now.Add(time.Minute)
-	h.mustVisit()
+	h.mustReconcile()
 	second := touched()
 	if second == first {
 		t.Error("the scheduler has not looked, and it is not touched again")
 	}
 	finds("0/4 nodes are available: 4 Insufficient cpu")
 	h.now = h.now.Add(time.Minute)
-	h.mustVisit()
+	h.mustReconcile()
 	if got := touched(); got != second {
 		t.Errorf("the scheduler has looked, and it was touched at %s", got)
 	}
@@ -106,9 +106,9 @@ func TestAMistypedFailureDomainIsToldOfWithoutCopies(t *testing.T) {
 	}
 	h := newHarness(t, node("node-a", map[string]string{"rack": "r7"}), node("node-b", map[string]string{"other": "x"}))
 	h.change(func(s *v1alpha1.Store) { s.Spec.Placement.FailureDomain = "rakc" })
-	h.mustVisit()
+	h.mustReconcile()
 	h.run()
-	h.mustVisit()
+	h.mustReconcile()
 	got := h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNoFailureDomain)
 	if want := "none of the masters' nodes has the label rakc, which placement.failureDomain names"; !strings.HasPrefix(got, want) {
 		t.Errorf("message is %q", got)
@@ -125,6 +125,6 @@ func TestAMistypedFailureDomainIsToldOfWithoutCopies(t *testing.T) {
 		}
 	}
 	h.now = h.now.Add(time.Minute)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
 }

@@ -18,19 +18,19 @@ func readyForADrill(t *testing.T) *harness {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 3 })
 	for range 2 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	h.withCopies()
 	h.tablets("box-master-1", 2)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	h.order("now", v1alpha1.StoreOperationSpec{
 		Type: v1alpha1.OperationDrill, Drill: &v1alpha1.DrillOperation{Member: "box-master-1"},
 	})
 	h.takeEvents()
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if drills := h.store().Status.Drills; len(drills) != 1 || drills[0].Member != "box-master-1" || h.pods()["box-master-1"] == nil {
 		t.Fatalf("drills %+v", drills)
 	}
@@ -40,7 +40,7 @@ func readyForADrill(t *testing.T) *harness {
 func TestDrillEndsOneProcessAndReadsTheRecord(t *testing.T) {
 	h := readyForADrill(t)
 	before := h.store().Status.Drills[0].ServerIDs
-	h.mustVisit()
+	h.mustReconcile()
 	if drill := h.store().Status.Drills[0]; drill.State != v1alpha1.DrillRunning || h.pods()["box-master-1"] != nil || len(h.pods()) != 3 {
 		t.Fatalf("drill %+v, pods %v", drill, h.pods())
 	}
@@ -58,11 +58,11 @@ func TestDrillEndsOneProcessAndReadsTheRecord(t *testing.T) {
 		}
 		r.Members = slices.DeleteFunc(r.Members, func(m *adminv1.Member) bool { return m.GetName() == "box-master-1" })
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonDrilling)
 	h.run() // its next pod
 	h.withCopies()
-	h.mustVisit()
+	h.mustReconcile()
 	drill := h.store().Status.Drills[0]
 	if drill.State != v1alpha1.DrillSucceeded || drill.MeasuredMs != 1234 || drill.PromisedMs != 900 ||
 		!slices.Equal(drill.ServerIDs, before) {
@@ -81,7 +81,7 @@ func TestDrillEndsOneProcessAndReadsTheRecord(t *testing.T) {
 			t.Errorf("no event %q among\n%s", want, events)
 		}
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if again := h.store().Status.Drills; len(again) != 1 || len(h.pods()) != 4 {
 		t.Errorf("the order is carried out again: %+v", again)
 	}
@@ -98,7 +98,7 @@ func TestNoDrillWhereSomethingHasBecomeShort(t *testing.T) {
 		}}, err
 	}
 	pod := h.pods()["box-master-1"]
-	if _, err := h.visit(); err != nil {
+	if _, err := h.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if now := h.pods()["box-master-1"]; now == nil || now.UID != pod.UID {

@@ -69,14 +69,14 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 		t.Error("an eviction would be faster than the operator")
 	}
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if h.draining() == nil || len(h.claims()) != 3 || h.pods()["box-master-1"].UID != old.UID {
 		t.Fatalf("draining %v, claims %v", h.draining(), h.claims())
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonEvacuating)
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
-	h.mustVisit()
+	h.mustReconcile()
 	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil ||
 		!slices.Contains(h.coordinator.Removed(), "box-master-1") || !slices.Contains(h.coordinator.KeptOut(), string(old.UID)) {
 		t.Fatalf("it has not left: %v, pod %v, removed %v", h.claims(), h.pods()["box-master-1"], h.coordinator.Removed())
@@ -84,11 +84,11 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 	if leaves := h.store().Status.Masters.Members[1].Evacuation; leaves == nil || leaves.Node != "node-b" || leaves.MovedAt == nil {
 		t.Fatalf("on record: %+v", leaves)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	h.run() // on node-a
 	h.withCopies()
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if status := h.store().Status.Masters.Members[1]; status.Evacuation != nil || status.Claim != "box-master-1-copies-2" ||
 		len(h.claims()) != 3 {
 		t.Errorf("status is %+v, claims are %v", status, h.claims())
@@ -111,7 +111,7 @@ func TestDrainThatIsRefusedWaits(t *testing.T) {
 	h.order("drain", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: "box-master-0"}})
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Draining = &adminv1.Draining{} })
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	message := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked)
 	if !strings.HasPrefix(message, "box-master-1 stays on node node-b, which is drained (Cordoned); the coordinator says: member "+
@@ -128,14 +128,14 @@ func TestDrainsAreNotSeenWithoutRights(t *testing.T) {
 	h := withADrainedNode(t)
 	h.reconciler.Live, h.reconciler.Nodes = forbidden{h.client}, nodesByReader{forbidden{h.client}}
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if h.evictable() != 1 || h.draining() != nil || h.store().Status.Masters.Members[1].Evacuation != nil {
 		t.Errorf("evictable %d, draining %v", h.evictable(), h.draining())
 	}
 	h.reconciler.Live, h.reconciler.Nodes = h.client, nodesByReader{h.client}
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if h.evictable() != 0 || h.draining() == nil {
 		t.Errorf("with the right: evictable %d, draining %v", h.evictable(), h.draining())
@@ -146,7 +146,7 @@ func TestWhoMembersWaitFor(t *testing.T) {
 	h := withADrainedNode(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait })
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if h.evictable() != 1 || h.draining() != nil {
 		t.Errorf("evictable %d, draining %v", h.evictable(), h.draining())

@@ -11,7 +11,7 @@ import (
 // executor carries out the steps of one reconcile; most kinds are one line. lookAgain has read before what a step's row asks for.
 type executor struct {
 	r *Reconciler
-	v *visit
+	v *reconcileState
 }
 
 var _ steps.Executor = executor{}
@@ -92,8 +92,8 @@ func (e executor) TellDomain(ctx context.Context, step steps.TellDomain) error {
 	return e.r.tellDomain(ctx, e.v, step)
 }
 
-func (e executor) RecallPod(ctx context.Context, step steps.RecallPod) error {
-	return e.r.recallPod(ctx, e.v, step.Pod, step.Mark)
+func (e executor) CancelPodEnd(ctx context.Context, step steps.CancelPodEnd) error {
+	return e.r.cancelPodEnd(ctx, e.v, step.Pod, step.Mark)
 }
 
 func (e executor) DeletePod(ctx context.Context, step steps.DeletePod) error {
@@ -120,8 +120,8 @@ func (e executor) RetireMember(ctx context.Context, step steps.RetireMember) err
 	return e.r.retireMember(ctx, e.v, step)
 }
 
-func (e executor) RecallTurn(ctx context.Context, step steps.RecallTurn) error {
-	return e.r.recallTurn(ctx, e.v, step)
+func (e executor) CancelDisruption(ctx context.Context, step steps.CancelDisruption) error {
+	return e.r.cancelDisruption(ctx, e.v, step)
 }
 
 func (e executor) SetSettings(ctx context.Context, step steps.SetSettings) error {

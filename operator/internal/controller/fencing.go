@@ -24,7 +24,7 @@ func (r *Reconciler) fencer(store *v1alpha1.Store, fence *v1alpha1.FenceStatus) 
 }
 
 // observeFences looks at the nodes that are on record as to be fenced: they may be nobody's any more.
-func (r *Reconciler) observeFences(ctx context.Context, v *visit) {
+func (r *Reconciler) observeFences(ctx context.Context, v *reconcileState) {
 	o := &v.observed
 	o.Fences = map[string]facts.FenceState{}
 	for i := range o.Store.Status.Fences {
@@ -36,7 +36,7 @@ func (r *Reconciler) observeFences(ctx context.Context, v *visit) {
 	}
 }
 
-func (r *Reconciler) observeFence(ctx context.Context, v *visit, fence *v1alpha1.FenceStatus) error {
+func (r *Reconciler) observeFence(ctx context.Context, v *reconcileState, fence *v1alpha1.FenceStatus) error {
 	if err := errors.Join(r.readNode(ctx, v, fence.Node), r.readSilence(ctx, v, fence.Node)); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *Reconciler) observeFence(ctx context.Context, v *visit, fence *v1alpha1
 	return nil
 }
 
-func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step steps.FenceNode) error {
+func (r *Reconciler) fenceNode(ctx context.Context, v *reconcileState, step steps.FenceNode) error {
 	fencer, err := r.fencer(v.observed.Store, &step.Fence)
 	if err != nil {
 		return fmt.Errorf("fence node %s: %w", step.Fence.Node, err)
@@ -68,7 +68,7 @@ func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step steps.FenceNo
 }
 
 // releaseUnlessRecorded: what was asked for too late, when another operator had forgotten the node already, nobody would take back.
-func (r *Reconciler) releaseUnlessRecorded(ctx context.Context, v *visit, fencer fencing.Fencer, node string) error {
+func (r *Reconciler) releaseUnlessRecorded(ctx context.Context, v *reconcileState, fencer fencing.Fencer, node string) error {
 	now := &v1alpha1.Store{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(v.observed.Store), now)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -84,7 +84,7 @@ func (r *Reconciler) releaseUnlessRecorded(ctx context.Context, v *visit, fencer
 	return fmt.Errorf("fence node %s: it is not on record any more: %w", node, errStale)
 }
 
-func (r *Reconciler) unfenceNode(ctx context.Context, v *visit, step steps.UnfenceNode) error {
+func (r *Reconciler) unfenceNode(ctx context.Context, v *reconcileState, step steps.UnfenceNode) error {
 	fencer, err := r.fencer(v.observed.Store, &step.Fence)
 	if err != nil {
 		return fmt.Errorf("release node %s: %w", step.Fence.Node, err)

@@ -36,7 +36,7 @@ func withFencing(t *testing.T) *harness {
 func TestLostNodeIsFencedAndReleased(t *testing.T) {
 	h := withFencing(t)
 	for range 6 {
-		h.mustVisit()
+		h.mustReconcile()
 		if h.isFenced() {
 			t.Fatal("it is fenced too early")
 		}
@@ -45,13 +45,13 @@ func TestLostNodeIsFencedAndReleased(t *testing.T) {
 		t.Fatalf("on record: %+v", fences)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if fences := h.store().Status.Fences; !h.isFenced() || len(fences) != 1 || fences[0].RequestedAt == nil || !fences[0].Done {
 		t.Fatalf("fenced %v, on record: %+v", h.isFenced(), fences)
 	}
 	h.setReady(corev1.ConditionTrue)
-	h.mustVisit()
+	h.mustReconcile()
 	if fences := h.store().Status.Fences; h.isFenced() || len(fences) != 0 {
 		t.Errorf("fenced %v, on record: %+v", h.isFenced(), fences)
 	}
@@ -79,7 +79,7 @@ func TestFencingWithoutTheRight(t *testing.T) {
 	h.reconciler.Client = noTaints{h.client}
 	var failed error
 	for range 9 {
-		if _, err := h.visit(); err != nil {
+		if _, err := h.reconcile(); err != nil {
 			failed = err
 		}
 	}

@@ -166,15 +166,15 @@ func (n nodesByReader) AreHidden() bool {
 	return apierrors.IsForbidden(err)
 }
 
-// visit reconciles once.
-func (h *harness) visit() (ctrl.Result, error) {
+// reconcile runs the controller once.
+func (h *harness) reconcile() (ctrl.Result, error) {
 	h.now = h.now.Add(5 * time.Second)
 	return h.reconciler.Reconcile(h.t.Context(), ctrl.Request{NamespacedName: storeKey})
 }
 
-func (h *harness) mustVisit() {
+func (h *harness) mustReconcile() {
 	h.t.Helper()
-	if _, err := h.visit(); err != nil {
+	if _, err := h.reconcile(); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -283,10 +283,10 @@ func settled(t *testing.T) *harness {
 	t.Helper()
 	h := newHarness(t)
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing)
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	h.takeEvents()

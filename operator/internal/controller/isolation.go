@@ -12,7 +12,7 @@ import (
 const maxIsolationReason = 500
 
 // isolateNode makes the StoreOperation by which somebody would order it, so that it is taken back in the same way.
-func (r *Reconciler) isolateNode(ctx context.Context, v *visit, step steps.IsolateNode) error {
+func (r *Reconciler) isolateNode(ctx context.Context, v *reconcileState, step steps.IsolateNode) error {
 	store := v.observed.Store
 	return r.createOperation(ctx, v, steps.CreateOperation{
 		Name: v1alpha1.OperationName(store.Name, v1alpha1.OperationIsolate, step.Node),

@@ -31,7 +31,7 @@ func TestNodeOfAFailingMemberIsIsolated(t *testing.T) {
 		s.Spec.Recovery.Isolation = v1alpha1.IsolationSpec{Crashes: 3, Window: "10m"}
 	})
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	h.withCopies()
@@ -45,13 +45,13 @@ func TestNodeOfAFailingMemberIsIsolated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	for restarts := range int32(3) {
 		if got := h.operations(); len(got) > 0 {
 			t.Fatalf("isolated after %d: %+v", restarts, got)
 		}
 		h.crash("box-master-1", restarts+1)
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	store := h.store()
 	if failures := store.Status.Masters.Members[1].Failures; failures == nil || failures.Count != 3 || failures.Node != "node-b" {
@@ -68,7 +68,7 @@ func TestNodeOfAFailingMemberIsIsolated(t *testing.T) {
 		t.Error(events)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if h.draining() == nil {
 		t.Error("the member does not leave")

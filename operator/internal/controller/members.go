@@ -53,9 +53,9 @@ func listMembers(ctx context.Context, reader client.Reader, store *v1alpha1.Stor
 	return members, nil
 }
 
-// checkMembers asks the API server, once in a visit, whether the Store's members are those that were seen. The cache of StoreMembers may be
-// behind that of Stores: a record that it does not have yet counts for nothing, and one that was withdrawn still counts.
-func (r *Reconciler) checkMembers(ctx context.Context, v *visit) error {
+// checkMembers asks the API server, once in a reconcile, whether the Store's members are those that were seen. The cache of StoreMembers
+// may be behind that of Stores: a record that it does not have yet counts for nothing, and one that was withdrawn still counts.
+func (r *Reconciler) checkMembers(ctx context.Context, v *reconcileState) error {
 	if v.membersAreFresh {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (r *Reconciler) checkMembers(ctx context.Context, v *visit) error {
 
 // recordPodNumber has a master's StoreMember, or the Store for a coordinator, say that there is a pod of this number, before there is one:
 // whatever becomes of the pod and of this operator, no other pod gets its name.
-func (r *Reconciler) recordPodNumber(ctx context.Context, v *visit, step steps.CreatePod) error {
+func (r *Reconciler) recordPodNumber(ctx context.Context, v *reconcileState, step steps.CreatePod) error {
 	if step.Component != v1alpha1.ComponentMaster {
 		return r.recordCoordinatorPod(ctx, v, step.Number)
 	}
@@ -102,8 +102,8 @@ func (r *Reconciler) recordPodNumber(ctx context.Context, v *visit, step steps.C
 	return r.createMember(ctx, v, next)
 }
 
-// recordCoordinatorPod writes the number alone: what else is new of the Store is written once this visit is over.
-func (r *Reconciler) recordCoordinatorPod(ctx context.Context, v *visit, number int64) error {
+// recordCoordinatorPod writes the number alone: what else is new of the Store is written once this reconcile is over.
+func (r *Reconciler) recordCoordinatorPod(ctx context.Context, v *reconcileState, number int64) error {
 	store := v.observed.Store
 	changed := store.DeepCopy()
 	changed.Status = *v.recorded.DeepCopy()
@@ -123,7 +123,7 @@ func (r *Reconciler) recordCoordinatorPod(ctx context.Context, v *visit, number 
 }
 
 // updateMember writes a StoreMember in the version that was seen.
-func (r *Reconciler) updateMember(ctx context.Context, v *visit, changed *v1alpha1.StoreMember) error {
+func (r *Reconciler) updateMember(ctx context.Context, v *reconcileState, changed *v1alpha1.StoreMember) error {
 	if err := r.Client.Update(ctx, changed, FieldManager); err != nil {
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("write StoreMember %s: it was deleted: %w", changed.Name, errStale)
@@ -134,7 +134,7 @@ func (r *Reconciler) updateMember(ctx context.Context, v *visit, changed *v1alph
 	return nil
 }
 
-func (r *Reconciler) createMember(ctx context.Context, v *visit, status v1alpha1.MemberStatus) error {
+func (r *Reconciler) createMember(ctx context.Context, v *reconcileState, status v1alpha1.MemberStatus) error {
 	member := record.New(v.observed.Store, status)
 	if err := r.Client.Create(ctx, member, FieldManager); err != nil {
 		if apierrors.IsAlreadyExists(err) {
@@ -148,21 +148,21 @@ func (r *Reconciler) createMember(ctx context.Context, v *visit, status v1alpha1
 }
 
 // setMember notes what was written.
-func (v *visit) setMember(member *v1alpha1.StoreMember) {
+func (v *reconcileState) setMember(member *v1alpha1.StoreMember) {
 	v.writing.Lock()
 	defer v.writing.Unlock()
 	v.members[member.Name] = member
 }
 
 // member as it was seen or written last; nil if there is none.
-func (v *visit) member(name string) *v1alpha1.StoreMember {
+func (v *reconcileState) member(name string) *v1alpha1.StoreMember {
 	v.writing.Lock()
 	defer v.writing.Unlock()
 	return v.members[name]
 }
 
 // writeMembers writes what changed, after the Store's status (package record says why), and deletes StoreMembers of masters that have left.
-func (r *Reconciler) writeMembers(ctx context.Context, v *visit, next map[string]v1alpha1.MemberStatus) error {
+func (r *Reconciler) writeMembers(ctx context.Context, v *reconcileState, next map[string]v1alpha1.MemberStatus) error {
 	var records, figures []v1alpha1.MemberStatus
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		is, status := v.members[name], next[name]
@@ -185,7 +185,7 @@ func (r *Reconciler) writeMembers(ctx context.Context, v *visit, next map[string
 }
 
 // writeEach writes StoreMembers, some at a time; the first that fails ends it.
-func (r *Reconciler) writeEach(ctx context.Context, v *visit, list []v1alpha1.MemberStatus) error {
+func (r *Reconciler) writeEach(ctx context.Context, v *reconcileState, list []v1alpha1.MemberStatus) error {
 	if r.memberWriters <= 1 {
 		for _, status := range list {
 			if err := r.writeMember(ctx, v, status); err != nil {
@@ -208,7 +208,7 @@ func isMoved(is, next *v1alpha1.MemberFigures) bool {
 		!slices.Equal(is.ServerIDs, next.ServerIDs)
 }
 
-func (r *Reconciler) writeMember(ctx context.Context, v *visit, status v1alpha1.MemberStatus) error {
+func (r *Reconciler) writeMember(ctx context.Context, v *reconcileState, status v1alpha1.MemberStatus) error {
 	is := v.member(status.Name)
 	if is == nil {
 		if record.IsMissing(v.observed.Store, status.Name) {
@@ -223,7 +223,7 @@ func (r *Reconciler) writeMember(ctx context.Context, v *visit, status v1alpha1.
 
 // deleteRetired deletes the StoreMembers of masters that have left the Store: they have no pod, the coordinator knows none of them, and the
 // numbers of their pods are in the Store's status.
-func (r *Reconciler) deleteRetired(ctx context.Context, v *visit, next map[string]v1alpha1.MemberStatus) error {
+func (r *Reconciler) deleteRetired(ctx context.Context, v *reconcileState, next map[string]v1alpha1.MemberStatus) error {
 	for _, name := range slices.Sorted(maps.Keys(v.members)) {
 		if _, stays := next[name]; stays {
 			continue

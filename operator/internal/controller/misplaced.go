@@ -22,7 +22,7 @@ const misplacedAfter = 10 * time.Second
 // a pod so where a volume waits for the pod's claim by name, as after a restore: until the claim is bound, the scheduler counts on a new
 // volume, which can be made on any node. Where the operator may not read nodes and volumes (it has rights in some namespaces only), such a
 // pod stays until somebody deletes it.
-func (r *Reconciler) observeMisplaced(ctx context.Context, v *visit) {
+func (r *Reconciler) observeMisplaced(ctx context.Context, v *reconcileState) {
 	reads := 0
 	for i := range v.observed.Pods {
 		pod := &v.observed.Pods[i]

@@ -38,8 +38,8 @@ func TestPodsThatCannotUseTheirVolumes(t *testing.T) {
 			}}
 			h := newHarness(t, node, test.volume)
 			replicated(h)
-			h.mustVisit()
-			h.mustVisit()
+			h.mustReconcile()
+			h.mustReconcile()
 			claim := h.claims()["box-master-1-copies"]
 			claim.Spec.VolumeName = "pv-1"
 			if err := h.client.Update(t.Context(), &claim); err != nil {
@@ -54,13 +54,13 @@ func TestPodsThatCannotUseTheirVolumes(t *testing.T) {
 			if err := h.client.Status().Update(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}
-			h.mustVisit()
+			h.mustReconcile()
 			if err := h.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				t.Fatalf("it is young: %v", err)
 			}
 			h.now = pod.CreationTimestamp.Add(misplacedAfter)
 			h.takeEvents()
-			h.mustVisit()
+			h.mustReconcile()
 			err := h.client.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})
 			if isDeleted := client.IgnoreNotFound(err) == nil && err != nil; isDeleted != test.isDeleted {
 				t.Errorf("deleted: %t", isDeleted)

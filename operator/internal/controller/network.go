@@ -90,7 +90,7 @@ func quarantinedNodes(store *v1alpha1.Store) []string {
 
 // observeForeign looks which addresses other Stores have, as far as the operator may see them. By range, not by definition: two definitions
 // may be of one network.
-func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
+func (r *Reconciler) observeForeign(ctx context.Context, v *reconcileState) error {
 	store := v.observed.Store
 	if !store.Spec.HasPorts() {
 		return nil
@@ -110,7 +110,7 @@ func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
 		if err != nil || len(pools) == 0 || other.UID == store.UID {
 			continue // one without pools that can be read gives nobody an address
 		}
-		foreign := facts.Foreign{Store: other.Namespace + "/" + other.Name, IsElder: isElder(other, store)}
+		foreign := facts.Foreign{Store: other.Namespace + "/" + other.Name, IsOlder: isOlder(other, store)}
 		for _, pool := range pools {
 			foreign.Ranges = append(foreign.Ranges, pool.Range)
 		}
@@ -137,7 +137,7 @@ func appendAddress(list []netip.Addr, text string) []netip.Addr {
 	return list
 }
 
-func isElder(other, store metav1.Object) bool {
+func isOlder(other, store metav1.Object) bool {
 	theirs, ours := other.GetCreationTimestamp(), store.GetCreationTimestamp()
 	if !theirs.Equal(&ours) {
 		return theirs.Before(&ours)
@@ -146,13 +146,13 @@ func isElder(other, store metav1.Object) bool {
 }
 
 // ungatePod opens the gate of this very pod, in the version that was seen, after a look at record and pods without the cache. One look does
-// for all pods of a visit: one that is made later is looked at by who would ungate it.
-func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step steps.UngatePod) error {
+// for all pods of a reconcile: one that is made later is looked at by who would ungate it.
+func (r *Reconciler) ungatePod(ctx context.Context, v *reconcileState, step steps.UngatePod) error {
 	if v.ungates == nil {
 		if err := r.checkStoreIsPresent(ctx, v); err != nil {
 			return err
 		}
-		again := &visit{observed: v.observed}
+		again := &reconcileState{observed: v.observed}
 		if err := observePods(ctx, r.Live, again); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step steps.UngateP
 }
 
 // releasePod takes the finalizer from this very pod.
-func (r *Reconciler) releasePod(ctx context.Context, v *visit, step steps.ReleasePod) error {
+func (r *Reconciler) releasePod(ctx context.Context, v *reconcileState, step steps.ReleasePod) error {
 	pod := &corev1.Pod{}
 	// In a cache that is behind, a StoreMember may not have the pod yet, and would have it for ever once the pod is gone.
 	if err := r.checkMembers(ctx, v); err != nil {

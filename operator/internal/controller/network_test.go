@@ -79,10 +79,10 @@ func withPorts(t *testing.T) *harness {
 		store.Spec.Network.Attachments[0].Addresses.Range = ""
 	})
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	return h
 }
 
@@ -104,7 +104,7 @@ func TestPortsThroughAPI(t *testing.T) {
 	if err := h.client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if again := h.pods()["box-master-0"]; again != nil {
 		t.Fatalf("%s was made while %s may send", again.Name, first.Name)
 	}
@@ -119,7 +119,7 @@ func TestPortsThroughAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	again := h.pods()["box-master-0"]

@@ -21,11 +21,11 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// maxNodesRead bounds how many nodes are asked for in one visit; as many as a chassis has and more.
+// maxNodesRead bounds how many nodes are asked for in one reconcile; as many as a chassis has and more.
 const maxNodesRead = 64
 
 // observeMemberNodes looks at the nodes that masters are on, as the watch of nodes has them.
-func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
+func (r *Reconciler) observeMemberNodes(ctx context.Context, v *reconcileState) {
 	o := &v.observed
 	o.Nodes = map[string]facts.Node{}
 	if o.Store.Copies() == 0 && !o.Store.Spec.HasPorts() || r.Nodes.AreHidden() {
@@ -55,7 +55,7 @@ func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 }
 
 // readNode asks the API server.
-func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error {
+func (r *Reconciler) readNode(ctx context.Context, v *reconcileState, name string) error {
 	node := &corev1.Node{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -67,7 +67,7 @@ func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error 
 
 // readSilence finds out since when a node is silent that Kubernetes says is ready. Where the operator has no right to read the node's
 // Lease, and where there is none, that is not known: then the node has to be not ready.
-func (r *Reconciler) readSilence(ctx context.Context, v *visit, name string) error {
+func (r *Reconciler) readSilence(ctx context.Context, v *reconcileState, name string) error {
 	seen, found := v.observed.Nodes[name]
 	if !found || !seen.Ready || v.observed.Store.Spec.Recovery.Fencing.Type != v1alpha1.FencingBMC {
 		return nil
@@ -88,7 +88,7 @@ func (r *Reconciler) readSilence(ctx context.Context, v *visit, name string) err
 
 // observeDisplaced looks once more at the nodes, and where they are tied to one at the volumes, of masters that are not up or whose nodes
 // are drained. Where the operator may read neither (it has rights in some namespaces only), members do not move by themselves.
-func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
+func (r *Reconciler) observeDisplaced(ctx context.Context, v *reconcileState) {
 	o := &v.observed
 	if o.Cluster == nil || o.Store.Copies() == 0 {
 		return
@@ -108,8 +108,8 @@ func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
 	}
 }
 
-// observeHome leaves out nodes that were read in this visit.
-func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced facts.DownMember, read map[string]bool) error {
+// observeHome leaves out nodes that were read in this reconcile.
+func (r *Reconciler) observeHome(ctx context.Context, v *reconcileState, displaced facts.DownMember, read map[string]bool) error {
 	names := []string{displaced.Node}
 	if claim, found := v.observed.Claims[displaced.Claim]; found {
 		tiedTo, err := r.tiedTo(ctx, v.observed.Store.Namespace, claim)
@@ -231,7 +231,7 @@ func claimOf(pod *corev1.Pod) string {
 
 // stillPlanned looks at everything once more that a step depends on which cannot be taken back, and says whether it is still right. Not at
 // the cache: what it does not have yet may be a record that was withdrawn, or another process that was told to end.
-func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step) error {
+func (r *Reconciler) stillPlanned(ctx context.Context, v *reconcileState, step steps.Step) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("%s: the coordinator was not reached", steps.Describe(step))
 	}
@@ -242,7 +242,7 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step
 	if err := r.checkStoreIsPresent(ctx, v); err != nil {
 		return fmt.Errorf("%s: %w", steps.Describe(step), err)
 	}
-	again := &visit{observed: v.observed}
+	again := &reconcileState{observed: v.observed}
 	again.observed.Nodes = maps.Clone(v.observed.Nodes)
 	if err := errors.Join(
 		observePods(ctx, r.Live, again), observeClaims(ctx, r.Live, again), listOperations(ctx, r.Live, again)); err != nil {
@@ -259,10 +259,10 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step
 	return fmt.Errorf("%s: not any more: %w", steps.Describe(step), errStale)
 }
 
-// moveMember ends the pod first: should this be interrupted, the next visit makes a pod that cannot start, and moves the member again.
+// moveMember ends the pod first: should this be interrupted, the next reconcile makes a pod that cannot start, and moves the member again.
 // Where its process may run, the coordinator lets it go before, and the pod is last, so that it is known until then that the member is to
 // move.
-func (r *Reconciler) moveMember(ctx context.Context, v *visit, step steps.MoveMember) error {
+func (r *Reconciler) moveMember(ctx context.Context, v *reconcileState, step steps.MoveMember) error {
 	endPod := func() error {
 		if step.Pod == nil {
 			return nil

@@ -63,7 +63,7 @@ func TestMemberMovesWithANewVolume(t *testing.T) {
 	h := withALostNode(t)
 	old := h.pods()["box-master-1"]
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		if len(h.claims()) != 3 || h.pods()["box-master-1"].UID != old.UID {
 			t.Fatalf("it has moved at once: %v", h.claims())
 		}
@@ -73,11 +73,11 @@ func TestMemberMovesWithANewVolume(t *testing.T) {
 		t.Fatalf("on record: %+v", lost)
 	}
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodeLost)
-	h.mustVisit()
+	h.mustReconcile()
 	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil {
 		t.Fatalf("it has not moved: %v, pod %v", h.claims(), h.pods()["box-master-1"])
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	h.run()
 	next := h.pods()["box-master-1"]
 	if got := claimOf(next); got != "box-master-1-copies-2" || next.Name == old.Name {
@@ -89,8 +89,8 @@ func TestMemberMovesWithANewVolume(t *testing.T) {
 		}
 	})
 	h.withCopies()
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if _, there := h.claims()["box-master-1-copies"]; there {
 		t.Error("the claim of the volume that was lost is still there")
 	}
@@ -99,7 +99,7 @@ func TestMemberMovesWithANewVolume(t *testing.T) {
 	}
 }
 
-// secondLook is a coordinator that has changed its mind when it is asked for the second time in a visit.
+// secondLook is a coordinator that has changed its mind when it is asked for the second time in a reconcile.
 type secondLook struct {
 	admin.Client
 	asked  int
@@ -130,7 +130,7 @@ func TestNothingMovesWhenTheMasterIsBack(t *testing.T) {
 		}}, nil
 	}
 	for range 6 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if len(h.claims()) != 3 || h.pods()["box-master-1"] == nil {
 		t.Errorf("it has moved: %v, %v", h.claims(), h.pods())
@@ -142,7 +142,7 @@ func TestNothingMovesWhereNodesCannotBeRead(t *testing.T) {
 	h := withALostNode(t)
 	h.reconciler.Live, h.reconciler.Nodes = forbidden{h.client}, nodesByReader{forbidden{h.client}}
 	for range 6 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if lost := h.store().Status.Masters.Members[1].Lost; lost != nil || len(h.claims()) != 3 {
 		t.Errorf("on record %+v, claims %v", lost, h.claims())

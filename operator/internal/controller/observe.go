@@ -39,18 +39,18 @@ import (
 // annotationSelectedNode is what the scheduler writes to a claim whose volume is made where its first pod runs.
 const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 
-// visit is one look at one Store, with what is needed to act on it.
-type visit struct {
+// reconcileState is one look at one Store, with what is needed to act on it.
+type reconcileState struct {
 	observed facts.Observed
-	// coordinator that answered in this visit; nil when none did.
+	// coordinator that answered in this reconcile; nil when none did.
 	coordinator admin.Client
-	// isRemembered: observed.Cluster is what was last seen of the coordinator, which was not asked in this visit.
+	// isRemembered: observed.Cluster is what was last seen of the coordinator, which was not asked in this reconcile.
 	isRemembered bool
 	// isUnknown: nobody knows yet how the coordinator is; nothing can be planned.
 	isUnknown bool
 	// recorded is the status that the API server has, with what StoreMembers have.
 	recorded *v1alpha1.StoreStatus
-	// members are the Store's StoreMembers, as they were seen or as this visit has written them; writing guards the map.
+	// members are the Store's StoreMembers, as they were seen or as this reconcile has written them; writing guards the map.
 	members map[string]*v1alpha1.StoreMember
 	writing sync.Mutex
 	// membersAreFresh is set once it was found that the API server has the StoreMembers that were seen.
@@ -70,7 +70,7 @@ type visit struct {
 	gone bool
 }
 
-func (v *visit) close() {
+func (v *reconcileState) close() {
 	if v.coordinator != nil {
 		_ = v.coordinator.Close() // nothing is lost with a connection
 	}
@@ -86,8 +86,8 @@ type fixedObject struct {
 	state  facts.ObjectState
 }
 
-func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
-	v := &visit{observed: facts.Observed{
+func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*reconcileState, error) {
+	v := &reconcileState{observed: facts.Observed{
 		Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed, Trials: r.trials.of(store),
 	}}
 	var err error
@@ -128,8 +128,8 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	return v, nil
 }
 
-// decideCopies has the whole visit go by the number of copies that the status is to have.
-func (v *visit) decideCopies() {
+// decideCopies has the whole reconcile go by the number of copies that the status is to have.
+func (v *reconcileState) decideCopies() {
 	store := v.observed.Store
 	v.recorded = store.Status.DeepCopy()
 	decided := facts.DecideCopies(&v.observed)
@@ -146,7 +146,7 @@ func (r *Reconciler) podReader(store *v1alpha1.Store) client.Reader {
 	return r.Client
 }
 
-func observePods(ctx context.Context, reader client.Reader, v *visit) error {
+func observePods(ctx context.Context, reader client.Reader, v *reconcileState) error {
 	store := v.observed.Store
 	pods := &corev1.PodList{}
 	if err := reader.List(ctx, pods, client.InNamespace(store.Namespace),
@@ -163,7 +163,7 @@ func observePods(ctx context.Context, reader client.Reader, v *visit) error {
 }
 
 // observeClaims finds claims by label: they have no owner, so that they can outlive the Store.
-func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
+func observeClaims(ctx context.Context, reader client.Reader, v *reconcileState) error {
 	store := v.observed.Store
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := reader.List(ctx, claims, client.InNamespace(store.Namespace),
@@ -193,7 +193,7 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 	return nil
 }
 
-func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
+func (r *Reconciler) observeFixed(ctx context.Context, v *reconcileState) error {
 	store := v.observed.Store
 	state := v.observed.StateType()
 	if state == v1alpha1.StateKubernetes {
@@ -218,7 +218,7 @@ func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 }
 
 // observeRights looks at what coordinators need that keep their state in the API server.
-func (r *Reconciler) observeRights(ctx context.Context, v *visit) error {
+func (r *Reconciler) observeRights(ctx context.Context, v *reconcileState) error {
 	store := v.observed.Store
 	name := resources.CoordinatorAccount(store)
 	errs := []error{
@@ -238,7 +238,7 @@ func (r *Reconciler) observeRights(ctx context.Context, v *visit) error {
 // compare finds out whether an object has all the fields that the operator wants in it and owns no others, without asking the API server:
 // the fields that it owns are extracted from the cached object and compared with those that it would apply.
 func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
-	ctx context.Context, r *Reconciler, v *visit, kind, name string, object Object, desired Configuration,
+	ctx context.Context, r *Reconciler, v *reconcileState, kind, name string, object Object, desired Configuration,
 	extract func(Object, string) (Configuration, error),
 ) error {
 	store := v.observed.Store
@@ -330,7 +330,7 @@ func podOf(pod *corev1.Pod) facts.Pod {
 		Restarts:        restartsOf(pod),
 		NeverRan:        hasNeverRun(pod),
 		Avoids:          resources.Avoided(pod),
-		Recalled:        pod.Annotations[v1alpha1.AnnotationRecalled],
+		EndCancelled:    pod.Annotations[v1alpha1.AnnotationEndCancelled],
 	}
 	if pod.DeletionTimestamp != nil {
 		seen.EndsAt = pod.DeletionTimestamp.Time

@@ -32,7 +32,7 @@ func storeOfOperation(_ context.Context, object client.Object) []reconcile.Reque
 
 // observeOperations reads the Store's operations from the cache, and from the API server where the cache lacks one of which a drill was
 // made: a drill whose StoreOperation was deleted before the drill began is withdrawn.
-func (r *Reconciler) observeOperations(ctx context.Context, v *visit) error {
+func (r *Reconciler) observeOperations(ctx context.Context, v *reconcileState) error {
 	if err := listOperations(ctx, r.Client, v); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (r *Reconciler) observeOperations(ctx context.Context, v *visit) error {
 	return nil
 }
 
-func listOperations(ctx context.Context, reader client.Reader, v *visit) error {
+func listOperations(ctx context.Context, reader client.Reader, v *reconcileState) error {
 	store, list := v.observed.Store, &v1alpha1.StoreOperationList{}
 	if err := reader.List(ctx, list, client.InNamespace(store.Namespace)); err != nil {
 		return fmt.Errorf("list the Store's operations: %w", err)
@@ -67,8 +67,8 @@ func listOperations(ctx context.Context, reader client.Reader, v *visit) error {
 }
 
 // checkOperations asks the API server whether the Store's operations are those that were seen.
-func (r *Reconciler) checkOperations(ctx context.Context, v *visit) error {
-	now := &visit{observed: facts.Observed{Store: v.observed.Store}}
+func (r *Reconciler) checkOperations(ctx context.Context, v *reconcileState) error {
+	now := &reconcileState{observed: facts.Observed{Store: v.observed.Store}}
 	if err := listOperations(ctx, r.Live, now); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) checkOperations(ctx context.Context, v *visit) error {
 
 // writeOperations writes how far the operations are, after the Store's status: what an operation has led to is on record there first.
 func (r *Reconciler) writeOperations(
-	ctx context.Context, v *visit, plan planner.Plan, outcome status.Outcome, next *v1alpha1.StoreStatus,
+	ctx context.Context, v *reconcileState, plan planner.Plan, outcome status.Outcome, next *v1alpha1.StoreStatus,
 ) error {
 	if v.gone || v.observed.Store.DeletionTimestamp != nil {
 		return nil
@@ -102,7 +102,7 @@ func (r *Reconciler) writeOperations(
 }
 
 // createOperation leaves alone one of that name that is there: the operator has made it before, and did not see it yet.
-func (r *Reconciler) createOperation(ctx context.Context, v *visit, step steps.CreateOperation) error {
+func (r *Reconciler) createOperation(ctx context.Context, v *reconcileState, step steps.CreateOperation) error {
 	operation := &v1alpha1.StoreOperation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Name},
 		Spec:       step.Spec,
@@ -113,7 +113,7 @@ func (r *Reconciler) createOperation(ctx context.Context, v *visit, step steps.C
 	return nil
 }
 
-func (r *Reconciler) deleteOperation(ctx context.Context, v *visit, step steps.DeleteOperation) error {
+func (r *Reconciler) deleteOperation(ctx context.Context, v *reconcileState, step steps.DeleteOperation) error {
 	uid := types.UID(step.UID)
 	operation := &v1alpha1.StoreOperation{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Name}}
 	err := r.Client.Delete(ctx, operation, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
@@ -124,7 +124,7 @@ func (r *Reconciler) deleteOperation(ctx context.Context, v *visit, step steps.D
 }
 
 // dropOrders removes annotations in the version that was seen: a value that somebody has just written was not carried over.
-func (r *Reconciler) dropOrders(ctx context.Context, v *visit, step steps.DropOrders) error {
+func (r *Reconciler) dropOrders(ctx context.Context, v *reconcileState, step steps.DropOrders) error {
 	store := v.observed.Store
 	changed := store.DeepCopy()
 	for _, key := range step.Annotations {
@@ -140,7 +140,7 @@ func (r *Reconciler) dropOrders(ctx context.Context, v *visit, step steps.DropOr
 }
 
 // splitTable keeps what came of the order for its StoreOperation, which says so. A refusal is an error all the same: nothing was split.
-func (r *Reconciler) splitTable(ctx context.Context, v *visit, step steps.SplitTable) error {
+func (r *Reconciler) splitTable(ctx context.Context, v *reconcileState, step steps.SplitTable) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("%s: the coordinator was not reached", steps.Describe(step))
 	}

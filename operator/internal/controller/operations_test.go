@@ -85,7 +85,7 @@ func TestOrderedDrillIsCarriedOver(t *testing.T) {
 				return nil
 			}
 			for range 7 {
-				_, _ = h.visit() // one of them fails
+				_, _ = h.reconcile() // one of them fails
 			}
 			store := h.store()
 			if _, there := store.Annotations[v1alpha1.FormerAnnotationDrill]; there || store.Annotations["example.com/mine"] != "stays" {
@@ -117,7 +117,7 @@ func TestOrderedDrainIsCarriedOver(t *testing.T) {
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
 	h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrained: "box-master-1"})
 	for range 5 {
-		h.mustVisit()
+		h.mustReconcile()
 		if !isDraining() {
 			t.Fatal("the drain is taken back")
 		}
@@ -132,7 +132,7 @@ func TestOrderedDrainIsCarriedOver(t *testing.T) {
 	if err := h.client.Delete(t.Context(), h.operation(name)); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if isDraining() {
 		t.Error("the StoreOperation is deleted, and the drain goes on")
 	}
@@ -147,9 +147,9 @@ func TestIsolationsAreCarriedOver(t *testing.T) {
 			Node: "node-y", Cause: v1alpha1.IsolatedFailures, Since: metav1.NewTime(h.now.Truncate(time.Second)), Message: "it failed",
 		}}
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 		isolations := h.store().Status.Isolations
 		if len(isolations) != 2 || !slices.ContainsFunc(isolations, func(i v1alpha1.IsolationStatus) bool {
 			return i.Node == "node-y" && i.Cause == v1alpha1.IsolatedFailures && i.Message == "it failed"
@@ -166,7 +166,7 @@ func TestIsolationsAreCarriedOver(t *testing.T) {
 	if err := h.client.Delete(t.Context(), failed); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if left := h.store().Status.Isolations; len(left) != 1 || left[0].Node != "node-x" {
 		t.Errorf("isolated: %+v", left)
 	}
@@ -180,14 +180,14 @@ func TestNoPodBesidesAnIsolationThatIsNotSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.reconciler.Client = blind{h.client}
-	if _, err := h.visit(); err != nil {
+	if _, err := h.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if pod := h.pods()["box-master-1"]; pod != nil {
 		t.Fatal("its pod was made by an old cache")
 	}
 	h.reconciler.Client = h.client
-	h.mustVisit()
+	h.mustReconcile()
 	pod := h.pods()["box-master-1"]
 	if pod == nil || !slices.Contains(resources.Avoided(pod), "node-x") {
 		t.Errorf("the pod is %+v", pod)
@@ -211,15 +211,15 @@ func TestOrderedDrain(t *testing.T) {
 		return v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: member}}
 	}
 	h.order("first", drainOf("box-master-1"))
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if is := h.operation("first").Status; is.Phase != v1alpha1.OperationRunning || is.StartedAt == nil {
 		t.Fatalf("the StoreOperation: %+v", is)
 	}
 	h.order("second", drainOf("box-master-0"))
 	h.order("third", drainOf("box-master-9"))
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	for name, reason := range map[string]string{
 		"second": v1alpha1.ReasonOperationRefused, "third": v1alpha1.ReasonOperationNoMember,
 	} {
@@ -230,7 +230,7 @@ func TestOrderedDrain(t *testing.T) {
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
-	h.mustVisit()
+	h.mustReconcile()
 	if is := h.operation("first").Status; is.Phase != v1alpha1.OperationInForce || is.FinishedAt != nil {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
@@ -242,11 +242,11 @@ func TestFinalizeIsOrdered(t *testing.T) {
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
 		r.FormatVersion, r.Upgrade = 1, &adminv1.Upgrade{NewestFormat: 2}
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCanBeFinalized)
 	h.order("now", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationFinalize, Finalize: &v1alpha1.FinalizeOperation{Format: 2}})
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if is := h.operation("now").Status; is.Phase != v1alpha1.OperationSucceeded || h.store().Status.Format.Active != 2 {
 		t.Errorf("the StoreOperation: %+v, the Store %+v", is, h.store().Status.Format)
 	}
@@ -261,7 +261,7 @@ func TestSplitIsOrdered(t *testing.T) {
 	}
 	h.order("wide", split("fruit"))
 	h.order("nowhere", split("vegetables"))
-	h.mustVisit()
+	h.mustReconcile()
 	if is := h.operation("wide").Status; is.Phase != v1alpha1.OperationPending || is.Target != "fruit" ||
 		is.Conditions[0].Message != "the coordinator says: a server of it is dead" {
 		t.Errorf("the StoreOperation: %+v", is)
@@ -272,7 +272,7 @@ func TestSplitIsOrdered(t *testing.T) {
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	h.coordinator.SetSplit("fruit", 1, nil)
-	h.mustVisit()
+	h.mustReconcile()
 	is := h.operation("wide").Status
 	if is.Phase != v1alpha1.OperationSucceeded || is.FinishedAt == nil ||
 		*is.Split != (v1alpha1.SplitResult{Tablets: 8, BoundariesMade: 7}) ||
@@ -280,7 +280,7 @@ func TestSplitIsOrdered(t *testing.T) {
 		t.Errorf("the StoreOperation: %+v", is)
 	}
 	before := h.writes
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before {
 		t.Errorf("%d writes", h.writes-before)
 	}
@@ -293,9 +293,9 @@ func TestAnnotationsAreNoOrders(t *testing.T) {
 		h := settled(t)
 		h.fromBefore(map[string]string{v1alpha1.FormerAnnotationDrill: "seen"})
 		h.asFormer(func(status *v1alpha1.StoreStatus) { status.DrillNotes.Order = "seen" })
-		h.mustVisit()
-		h.mustVisit()
-		h.mustVisit()
+		h.mustReconcile()
+		h.mustReconcile()
+		h.mustReconcile()
 		if operations := h.operations(); len(operations) > 0 || !h.store().Status.OrdersCarriedOver {
 			t.Errorf("operations %+v, status %+v", operations, h.store().Status)
 		}
@@ -303,7 +303,7 @@ func TestAnnotationsAreNoOrders(t *testing.T) {
 	t.Run("afterwards", func(t *testing.T) {
 		h := settled(t)
 		h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "now"} })
-		h.mustVisit()
+		h.mustReconcile()
 		if operations := h.operations(); len(operations) > 0 || len(h.store().Status.Drills) > 0 {
 			t.Errorf("operations %+v, drills %+v", operations, h.store().Status.Drills)
 		}
@@ -311,8 +311,8 @@ func TestAnnotationsAreNoOrders(t *testing.T) {
 	t.Run("a new Store", func(t *testing.T) {
 		h := newHarness(t)
 		h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.FormerAnnotationDrill: "now"} })
-		h.mustVisit()
-		h.mustVisit()
+		h.mustReconcile()
+		h.mustReconcile()
 		if operations := h.operations(); len(operations) > 0 || len(h.store().Status.Drills) > 0 {
 			t.Errorf("operations %+v, drills %+v", operations, h.store().Status.Drills)
 		}
@@ -328,7 +328,7 @@ func TestOrdersForOtherStores(t *testing.T) {
 	if err := h.client.Update(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if phase := h.operation("other").Status.Phase; phase != "" || len(h.store().Status.Drills) > 0 {
 		t.Errorf("it is %s, drills %+v", phase, h.store().Status.Drills)
 	}
@@ -339,7 +339,7 @@ func TestRefusedOperation(t *testing.T) {
 	h := settled(t)
 	h.order("now", v1alpha1.StoreOperationSpec{Type: v1alpha1.OperationDrill})
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	is := h.operation("now").Status
 	if is.Phase != v1alpha1.OperationFailed || is.ObservedGeneration != 1 || is.FinishedAt == nil ||
@@ -347,7 +347,7 @@ func TestRefusedOperation(t *testing.T) {
 		t.Fatalf("it is %+v", is)
 	}
 	before := h.writes
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before {
 		t.Errorf("%d writes", h.writes-before)
 	}
@@ -361,7 +361,7 @@ func TestOperationsGoWithTheirStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if operations := h.operations(); len(operations) > 0 {
 		t.Errorf("operations %+v", operations)

@@ -35,7 +35,7 @@ func newRivals(t *testing.T) *rivals {
 	return r
 }
 
-// pass has operators visit the Store every second, and renew their Leases.
+// pass has operators reconcile the Store every second, and renew their Leases.
 func (r *rivals) pass(long time.Duration, alive ...*Reconciler) {
 	r.t.Helper()
 	for end, next := r.now.Add(long), r.now; r.now.Before(end); r.now = r.now.Add(time.Second) {

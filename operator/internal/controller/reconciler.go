@@ -1,4 +1,4 @@
-// Package controller carries out the visits to Stores: it observes, lets the planner decide, applies the plan, and writes the
+// Package controller carries out the reconciles of Stores: it observes, lets the planner decide, applies the plan, and writes the
 // status once.
 package controller
 
@@ -45,16 +45,16 @@ const (
 	// FieldManager owns the fields that the operator applies.
 	FieldManager = client.FieldOwner("rcbox-operator")
 
-	// concurrency is how many Stores are visited at a time. A visit waits for its coordinator, not for a CPU.
+	// concurrency is how many Stores are reconciled at a time. A reconcile waits for its coordinator, not for a CPU.
 	concurrency = 8
-	// retryLeast and retryMost bound the pause after a failed visit.
+	// retryLeast and retryMost bound the pause after a failed reconcile.
 	retryLeast = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
-	// staleRetry is the pause after a visit that turned out to have seen an old state.
+	// staleRetry is the pause after a reconcile that turned out to have seen an old state.
 	staleRetry = 200 * time.Millisecond
 )
 
-// Reconciler visits Stores.
+// Reconciler reconciles Stores.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -68,7 +68,7 @@ type Reconciler struct {
 	Dial admin.Dialer
 	// Listen hears of changes of a coordinator's status.
 	Listen admin.Watcher
-	// Statuses has what was last heard of coordinators; nil: each visit asks.
+	// Statuses has what was last heard of coordinators; nil: each reconcile asks.
 	Statuses StatusSource
 	// Now is the clock.
 	Now func() time.Time
@@ -135,7 +135,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 	}
 	err = ctrl.NewControllerManagedBy(manager).
 		Named("store").
-		// The operator's own writes of the status are no reason for a visit.
+		// The operator's own writes of the status are no reason for a reconcile.
 		For(&v1alpha1.Store{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Pod{}).
@@ -146,14 +146,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, manager ctrl.Manager)
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
 		Owns(&discoveryv1.EndpointSlice{}).
-		// Only the operator writes them: a reason for a visit is one that somebody has deleted.
+		// Only the operator writes them: a reason for a reconcile is one that somebody has deleted.
 		Owns(&v1alpha1.StoreMember{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		})).
 		// Renewed all the time, which is nobody's business here: only that it is there.
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The operator's own writes of their status are no reason for a visit either.
+		// The operator's own writes of their status are no reason for a reconcile either.
 		Watches(&v1alpha1.StoreOperation{}, handler.EnqueueRequestsFromMapFunc(storeOfOperation),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Not owned: they outlive Stores.
@@ -184,7 +184,7 @@ func nodesOf(manager ctrl.Manager) (*NodeWatch, error) {
 	return NewNodeWatch(clientset)
 }
 
-// Reconcile visits one Store.
+// Reconcile reconciles one Store.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	store := &v1alpha1.Store{}
 	if err := r.Client.Get(ctx, request.NamespacedName, store); err != nil {
@@ -212,27 +212,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	visit, err := r.observe(ctx, store)
+	v, err := r.observe(ctx, store)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	defer visit.close()
-	if visit.isUnknown {
+	defer v.close()
+	if v.isUnknown {
 		return ctrl.Result{RequeueAfter: planner.UnsettledInterval}, nil // or at once, when it is known
 	}
-	visit.observed.OtherOperator = owned.Waiting
+	v.observed.OtherOperator = owned.Waiting
 
-	plan := r.confirm(ctx, visit, r.makePlan(visit.observed))
-	outcome, applyErr := r.apply(ctx, visit, plan.Steps)
-	if visit.namespaceEnds {
-		_, err := r.apply(ctx, visit, planner.MakeForEnd(visit.observed))
+	plan := r.confirm(ctx, v, r.makePlan(v.observed))
+	outcome, applyErr := r.apply(ctx, v, plan.Steps)
+	if v.namespaceEnds {
+		_, err := r.apply(ctx, v, planner.MakeForEnd(v.observed))
 		applyErr = errors.Join(applyErr, err)
 	}
-	outcome.Splits = visit.splits
-	next := status.Compute(visit.observed, plan, outcome)
-	err = r.writeStatus(ctx, visit, next)
+	outcome.Splits = v.splits
+	next := status.Compute(v.observed, plan, outcome)
+	err = r.writeStatus(ctx, v, next)
 	if err == nil {
-		err = r.writeOperations(ctx, visit, plan, outcome, &next)
+		err = r.writeOperations(ctx, v, plan, outcome, &next)
 	}
 	if err != nil {
 		if apierrors.IsConflict(err) || errors.Is(err, errStale) || errors.Is(applyErr, errStale) {
@@ -243,7 +243,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if errors.Is(applyErr, errStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	if err := r.noteLook(ctx, store, visit.observed.Now); err != nil {
+	if err := r.noteLook(ctx, store, v.observed.Now); err != nil {
 		return ctrl.Result{}, errors.Join(applyErr, err)
 	}
 	if applyErr != nil {
@@ -260,15 +260,15 @@ func (r *Reconciler) makePlan(observed facts.Observed) planner.Plan {
 }
 
 // writeStatus writes what changed of the status: the Store, and then its members.
-func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha1.StoreStatus) error {
-	store := visit.observed.Store
-	if visit.gone {
+func (r *Reconciler) writeStatus(ctx context.Context, v *reconcileState, next v1alpha1.StoreStatus) error {
+	store := v.observed.Store
+	if v.gone {
 		forget(client.ObjectKeyFromObject(store))
 		return nil
 	}
 	observeMetrics(store, &next)
 	parts := record.Split(store.Name, &next)
-	if err := r.writeStoreStatus(ctx, visit, parts.Store, &next); err != nil {
+	if err := r.writeStoreStatus(ctx, v, parts.Store, &next); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -277,17 +277,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha
 	if store.DeletionTimestamp != nil {
 		return nil // StoreMembers go with the Store
 	}
-	return r.writeMembers(ctx, visit, parts.Members)
+	return r.writeMembers(ctx, v, parts.Members)
 }
 
 // writeStoreStatus writes the Store's own part of a status that was computed, and tells of what is new in the whole. The status was
 // computed from what StoreMembers say, so that they must be the present ones, like the Store.
-func (r *Reconciler) writeStoreStatus(ctx context.Context, visit *visit, own v1alpha1.StoreStatus, next *v1alpha1.StoreStatus) error {
-	store := visit.observed.Store
-	if equality.Semantic.DeepEqual(record.Split(store.Name, visit.recorded).Store, own) {
+func (r *Reconciler) writeStoreStatus(ctx context.Context, v *reconcileState, own v1alpha1.StoreStatus, next *v1alpha1.StoreStatus) error {
+	store := v.observed.Store
+	if equality.Semantic.DeepEqual(record.Split(store.Name, v.recorded).Store, own) {
 		return nil
 	}
-	if err := r.checkMembers(ctx, visit); err != nil {
+	if err := r.checkMembers(ctx, v); err != nil {
 		return err
 	}
 	changed := store.DeepCopy()

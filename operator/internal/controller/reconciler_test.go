@@ -25,9 +25,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
-func TestFirstVisitSetsEveryCondition(t *testing.T) {
+func TestFirstReconcileSetsEveryCondition(t *testing.T) {
 	h := newHarness(t)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonForming)
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonApplying)
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
@@ -60,23 +60,23 @@ func TestNoWritesInSteadyState(t *testing.T) {
 	h := settled(t)
 	before, asked := h.writes, h.coordinator.Asked()
 	for range 3 {
-		result, err := h.visit()
+		result, err := h.reconcile()
 		if err != nil || result.RequeueAfter != planner.SettledInterval {
-			t.Fatalf("visit: %v, %v", result, err)
+			t.Fatalf("reconcile: %v, %v", result, err)
 		}
 	}
 	if h.writes != before {
 		t.Errorf("%d writes although nothing changed", h.writes-before)
 	}
 	if h.coordinator.Asked() != asked+3 {
-		t.Errorf("the coordinator was asked %d times in three visits", h.coordinator.Asked()-asked)
+		t.Errorf("the coordinator was asked %d times in three reconciles", h.coordinator.Asked()-asked)
 	}
 	if events := h.takeEvents(); len(events) > 0 {
 		t.Errorf("events although nothing happened: %v", events)
 	}
 	// Bytes that come and go are no reason to write, either.
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Shards[0].LogLiveBytes += 1000 })
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before {
 		t.Errorf("%d writes because of a thousand bytes", h.writes-before)
 	}
@@ -92,7 +92,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	if err := h.client.Update(t.Context(), service, client.FieldOwner("somebody")); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if err := h.client.Get(t.Context(), storeKey, service); err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func TestDriftIsCorrected(t *testing.T) {
 		t.Errorf("the target port is %s", got)
 	}
 	before := h.writes
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if h.writes != before+1 { // the status, which told of the correction
 		t.Errorf("%d writes after the correction", h.writes-before)
 	}
@@ -109,8 +109,8 @@ func TestDriftIsCorrected(t *testing.T) {
 
 func TestNameTakenByAnother(t *testing.T) {
 	h := newHarness(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default"}})
-	if _, err := h.visit(); err == nil {
-		t.Fatal("the visit succeeded")
+	if _, err := h.reconcile(); err == nil {
+		t.Fatal("the reconcile succeeded")
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	want := "Service default/box is there already and is not this Store's: delete it, or make the Store under another name"
@@ -137,7 +137,7 @@ func TestScaleInRefused(t *testing.T) {
 	})
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonScaleInBlocked)
 	want := "box-master-1 stays; the coordinator says: member box-master-1 cannot be drained now: nobody else stays. " +
@@ -150,7 +150,7 @@ func TestScaleInRefused(t *testing.T) {
 	}
 	blocked := func(event string) bool { return strings.Contains(event, "ScaleInBlocked") }
 	if events := h.takeEvents(); !slices.ContainsFunc(events, blocked) {
-		t.Errorf("three visits gave the events %v", events)
+		t.Errorf("three reconciles gave the events %v", events)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestScaleInDrainsFirst(t *testing.T) {
 	h.tablets("box-master-1", 4)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonDraining)
 	want := "draining box-master-1: 4 tablets, 1 copies left. box-master-1: 1 segments have copies here"
@@ -171,20 +171,20 @@ func TestScaleInDrainsFirst(t *testing.T) {
 	}
 	told := func(event string) bool { return strings.Contains(event, "MemberDraining") }
 	if events := h.takeEvents(); !slices.ContainsFunc(events, told) {
-		t.Errorf("three visits gave the events %v", events)
+		t.Errorf("three reconciles gave the events %v", events)
 	}
 
 	// There is a place for it again, and then there is not.
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 2 })
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
-	h.mustVisit()
+	h.mustReconcile()
 
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
 	uid := string(h.pods()["box-master-1"].UID)
-	h.mustVisit()
+	h.mustReconcile()
 	if removed := h.coordinator.Removed(); len(removed) != 1 || removed[0] != "box-master-1" {
 		t.Errorf("members removed: %v", removed)
 	}
@@ -194,7 +194,7 @@ func TestScaleInDrainsFirst(t *testing.T) {
 	if h.pods()["box-master-1"] != nil {
 		t.Error("its pod is still there")
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	if status := h.store().Status.Masters; status.Replicas != 1 || status.Ready != 1 || len(status.Members) != 1 {
 		t.Errorf("status is %+v", status)
@@ -205,11 +205,11 @@ func TestScaleInWithoutCoordinator(t *testing.T) {
 	h := settled(t)
 	h.coordinator.SetDown(true)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWaiting)
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing) // it may be back in a moment
 	h.now = h.now.Add(10 * time.Second)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown)
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCoordinatorDown)
 	if h.pods()["box-master-1"] == nil {
@@ -220,13 +220,13 @@ func TestScaleInWithoutCoordinator(t *testing.T) {
 func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 	h := settled(t)
 	h.tablets("box-master-0", 3)
-	h.mustVisit()
+	h.mustReconcile()
 	old := h.pods()["box-master-0"]
 	if err := h.client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	h.lose("box-master-0")
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonMembersDown)
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonMembersDown)
 	again := h.pods()["box-master-0"]
@@ -241,7 +241,7 @@ func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 			Member: "box-master-0", ServerIds: []uint64{1}, Tables: []string{"a", "b"}, TabletCount: 3, ObjectCount: 100, LiveBytes: 5000,
 		})
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing)
 	got := h.want(v1alpha1.ConditionDataSafe, metav1.ConditionFalse, v1alpha1.ReasonDataLost)
 	want := "loss 1, seen 2026-01-01 00:00:35 UTC: the process of box-master-0 ended and took 100 objects (5000 bytes in 3 tablets) " +
@@ -256,12 +256,12 @@ func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 	}
 
 	// Told once; acknowledged by its number.
-	h.mustVisit()
+	h.mustReconcile()
 	if losses := h.store().Status.Losses; len(losses) != 1 {
 		t.Errorf("losses are %+v", losses)
 	}
 	h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.AnnotationAcknowledgedLosses: "1"} })
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDataSafe, metav1.ConditionFalse, v1alpha1.ReasonUnreplicated)
 	lost := 0
 	for _, event := range h.takeEvents() {
@@ -277,14 +277,14 @@ func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 func TestCoordinatorLossIsTold(t *testing.T) {
 	h := settled(t)
 	h.tablets("box-master-0", 3)
-	h.mustVisit()
+	h.mustReconcile()
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
 		r.ClusterId, r.TableCount = 0xabc, 0
 		for _, member := range r.GetMembers() {
 			member.Shards[0].TabletCount = 0
 		}
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	status := h.store().Status
 	if status.ClusterID != "0000000000000abc" || len(status.Losses) != 1 || status.Losses[0].Cause != v1alpha1.LossOfCoordinator ||
 		status.Losses[0].TableCount != 1 || status.Losses[0].Tablets != 3 {
@@ -307,8 +307,8 @@ func TestMoreLossesThanAreKept(t *testing.T) {
 				r.Losses, r.LossesDropped = r.GetLosses()[surplus:], r.GetLossesDropped()+uint64(surplus)
 			}
 		})
-		h.mustVisit()
-		h.mustVisit()
+		h.mustReconcile()
+		h.mustReconcile()
 	}
 	status := h.store().Status
 	if status.LossCount != 21 || len(status.Losses) != 10 || status.Losses[9].Number != 21 || status.Losses[0].Number != 12 {
@@ -322,7 +322,7 @@ func TestRestartIsLeftToTheUser(t *testing.T) {
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Memory = resource.MustParse("2Gi") })
 	old := h.pods()
 	for range 2 { // the API server is asked about the next pod before
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	pods := h.pods()
 	if pods["box-master-0"].UID != old["box-master-0"].UID {
@@ -345,7 +345,7 @@ func TestRestartIsLeftToTheUser(t *testing.T) {
 	if err := h.client.Delete(t.Context(), pods["box-master-0"]); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if got := h.pods()["box-master-0"].Spec.Containers[0].Resources.Limits.Memory().String(); got != "2Gi" {
 		t.Errorf("the new pod has %s", got)
 	}
@@ -355,7 +355,7 @@ func TestOperatorUpgradeRestartsNothing(t *testing.T) {
 	h := settled(t)
 	before := h.writes
 	h.reconciler.DefaultImage = "store:2"
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before || h.store().Status.Image != "store:1" {
 		t.Errorf("%d writes, image %s", h.writes-before, h.store().Status.Image)
 	}
@@ -363,7 +363,7 @@ func TestOperatorUpgradeRestartsNothing(t *testing.T) {
 	if err := h.client.Delete(t.Context(), h.pods()["box-master-1"]); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if got := h.pods()["box-master-1"].Spec.Containers[0].Image; got != "store:1" {
 		t.Errorf("its image is %s", got)
 	}
@@ -381,8 +381,8 @@ func TestQuota(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := h.visit(); err == nil {
-		t.Fatal("the visit succeeded")
+	if _, err := h.reconcile(); err == nil {
+		t.Fatal("the reconcile succeeded")
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed)
 	if !strings.Contains(got, "exceeded quota") {
@@ -391,7 +391,7 @@ func TestQuota(t *testing.T) {
 	if len(h.pods()) != 4 {
 		t.Errorf("there are %d pods", len(h.pods()))
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if len(h.pods()) != 5 {
 		t.Errorf("there are %d pods", len(h.pods()))
 	}
@@ -407,9 +407,9 @@ func TestStaleStatus(t *testing.T) {
 		}
 		return nil
 	}
-	result, err := h.visit()
+	result, err := h.reconcile()
 	if err != nil || result.RequeueAfter != staleRetry {
-		t.Errorf("visit: %v, %v", result, err)
+		t.Errorf("reconcile: %v, %v", result, err)
 	}
 	if events := h.takeEvents(); len(events) > 0 {
 		t.Errorf("events for a status that was not written: %v", events)
@@ -432,9 +432,9 @@ func TestStalePodCache(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	result, err := h.visit()
+	result, err := h.reconcile()
 	if err != nil || result.RequeueAfter != staleRetry {
-		t.Errorf("visit: %v, %v", result, err)
+		t.Errorf("reconcile: %v, %v", result, err)
 	}
 	if after := h.pods(); len(after) != len(before) {
 		t.Errorf("pods %v became %v", before, after)
@@ -446,15 +446,15 @@ func TestDeletion(t *testing.T) {
 	if err := h.client.Delete(t.Context(), h.store()); err != nil {
 		t.Fatal(err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if len(h.pods()) != 0 {
 		t.Errorf("pods are left: %v", h.pods())
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	if err := h.client.Get(t.Context(), storeKey, &v1alpha1.Store{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Store is still there: %v", err)
 	}
-	h.mustVisit()
+	h.mustReconcile()
 }
 
 // Pods with the Store's labels that it does not control are somebody else's.
@@ -464,7 +464,7 @@ func TestForeignPodsAreLeftAlone(t *testing.T) {
 		Labels: map[string]string{v1alpha1.LabelStore: "box", v1alpha1.LabelMember: "box-master-7", v1alpha1.LabelComponent: "master"},
 	}})
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	if h.pods()["box-master-7"] == nil {
@@ -472,8 +472,8 @@ func TestForeignPodsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// The coordinator has let the member go, and then the pod cannot be deleted: the next visit goes on from there.
-func TestRetirementInTwoVisits(t *testing.T) {
+// The coordinator has let the member go, and then the pod cannot be deleted: the next reconcile goes on from there.
+func TestRetirementInTwoReconciles(t *testing.T) {
 	h := settled(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	h.failWrite = func(what string) error {
@@ -482,19 +482,19 @@ func TestRetirementInTwoVisits(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := h.visit(); err == nil {
-		t.Fatal("the visit succeeded")
+	if _, err := h.reconcile(); err == nil {
+		t.Fatal("the reconcile succeeded")
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed)
 	if len(h.coordinator.Removed()) != 1 || h.pods()["box-master-1"] == nil {
 		t.Fatal("this test proves nothing")
 	}
 	h.failWrite = nil
-	h.mustVisit()
+	h.mustReconcile()
 	if h.pods()["box-master-1"] != nil {
 		t.Error("its pod is still there")
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 }
 
@@ -502,14 +502,14 @@ func TestRetirementInTwoVisits(t *testing.T) {
 func TestDeletionHasPreconditions(t *testing.T) {
 	h := settled(t)
 	pod := h.pods()["box-master-1"]
-	visit, err := h.reconciler.observe(t.Context(), h.store())
+	v, err := h.reconciler.observe(t.Context(), h.store())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer visit.close()
+	defer v.close()
 	// controller-runtime's fake API server knows this precondition, but not the uid.
 	ref := facts.PodRef{Name: pod.Name, UID: string(pod.UID), ResourceVersion: "1"}
-	if err := h.reconciler.deletePod(t.Context(), visit, ref); !errors.Is(err, errStale) {
+	if err := h.reconciler.deletePod(t.Context(), v, ref); !errors.Is(err, errStale) {
 		t.Errorf("another resource version: %v", err)
 	}
 	if h.pods()["box-master-1"] == nil {

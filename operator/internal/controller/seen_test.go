@@ -14,7 +14,7 @@ import (
 func TestLooksAreNoted(t *testing.T) {
 	h := settled(t)
 	h.reconciler.NoteLooks, h.reconciler.Holder = v1alpha1.LookInterval, "operator-7"
-	h.mustVisit()
+	h.mustReconcile()
 	noted := func() time.Time {
 		lease := &coordinationv1.Lease{}
 		if err := h.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "box-observed"}, lease); err != nil {
@@ -30,7 +30,7 @@ func TestLooksAreNoted(t *testing.T) {
 	writes := h.writes
 	for range 4 {
 		h.now = h.now.Add(5 * time.Second)
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if renewed := noted().Sub(first); renewed < v1alpha1.LookInterval || h.now.Sub(noted()) > v1alpha1.LookInterval {
 		t.Errorf("noted %v after the first look", renewed)

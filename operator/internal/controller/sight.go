@@ -47,8 +47,8 @@ type Sight struct {
 // noCoordinator is what is said of a Store none of whose coordinators runs.
 const noCoordinator = "the coordinator does not run"
 
-// remember has the visit go by what was last seen of the coordinators. False: nothing is known of them yet.
-func (r *Reconciler) remember(ctx context.Context, v *visit) bool {
+// remember has the reconcile go by what was last seen of the coordinators. False: nothing is known of them yet.
+func (r *Reconciler) remember(ctx context.Context, v *reconcileState) bool {
 	o := &v.observed
 	coordinators := facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod)
 	seen, known := r.Statuses.Newest(types.NamespacedName{Namespace: o.Store.Namespace, Name: o.Store.Name}, coordinators)
@@ -80,7 +80,7 @@ func (s *Sight) aged(now time.Time) *facts.Cluster {
 }
 
 // confirm asks the coordinator and plans anew, if what was remembered of the coordinator leads to anything that is done or written.
-func (r *Reconciler) confirm(ctx context.Context, v *visit, plan planner.Plan) planner.Plan {
+func (r *Reconciler) confirm(ctx context.Context, v *reconcileState, plan planner.Plan) planner.Plan {
 	if !v.isRemembered {
 		return plan
 	}
@@ -96,15 +96,15 @@ func (r *Reconciler) confirm(ctx context.Context, v *visit, plan planner.Plan) p
 }
 
 // observeByCluster looks at what the coordinator's answer raises questions about.
-func (r *Reconciler) observeByCluster(ctx context.Context, v *visit) {
+func (r *Reconciler) observeByCluster(ctx context.Context, v *reconcileState) {
 	r.observeDisplaced(ctx, v)
 	r.observeFences(ctx, v)
-	r.observeTurn(ctx, v)
+	r.observeLock(ctx, v)
 }
 
-// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit. Of several
+// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the reconcile. Of several
 // coordinators one leads, and only that one answers.
-func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
+func (r *Reconciler) askCoordinator(ctx context.Context, v *reconcileState) {
 	o := &v.observed
 	o.Cluster, o.LeaderPod, o.Refusal, o.ClusterError = nil, "", "", noCoordinator
 	for i, pod := range facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod) {

@@ -225,7 +225,7 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 	return c.s.write("apply "+head.Kind+" "+head.Name, func() error {
 		switch head.Kind {
 		case "Pod":
-			return c.create(text, &corev1.Pod{}) //nolint:contextcheck // the call may arrive late; visits are others'
+			return c.create(text, &corev1.Pod{}) //nolint:contextcheck // the call may arrive late; reconciles are others'
 		case "PersistentVolumeClaim":
 			return c.create(text, &corev1.PersistentVolumeClaim{}) //nolint:contextcheck // likewise
 		case "Lease":
@@ -359,7 +359,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 		}
 		c.s.checkDelete(c.operator, there)
 		wasToSleep := c.s.store() != nil && c.s.isToSleep(there)
-		if c.s.lull(c.operator, there) { //nolint:contextcheck // the call arrives late; visits are others'
+		if c.s.lull(c.operator, there) { //nolint:contextcheck // the call arrives late; reconciles are others'
 			if there, found = c.simulatedAPI.objects[keyOf(object)]; !found {
 				c.s.counts[isLateEnd]++
 				return notFound(object.GetName())

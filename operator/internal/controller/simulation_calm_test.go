@@ -78,8 +78,8 @@ func (s *simulation) calm() {
 	}
 }
 
-// bringNodesBack: a part of the Stores has to do without the drained nodes and the isolated ones, and with machines that fences keep off. Not
-// so if a master has no node left to run on: then a member waits until nodes are back, which is right.
+// bringNodesBack: a part of the Stores has to do without the drained nodes and the isolated ones, and with machines that fences keep off.
+// Not so if a master has no node left to run on: then a member waits until nodes are back, which is right.
 func (s *simulation) bringNodesBack() {
 	if s.chance(0.5) || s.lacksNodes() {
 		s.uncordon()
@@ -140,8 +140,8 @@ func (s *simulation) endOutdatedCoordinator() {
 
 func (s *simulation) until(within time.Duration, holds func() bool) bool {
 	for end := s.now.Add(within); s.now.Before(end); {
-		if err := s.operator.visit(); err != nil {
-			s.trace("visit: %v", err)
+		if err := s.operator.reconcile(); err != nil {
+			s.trace("reconcile: %v", err)
 		}
 		s.tick()
 		if len(s.violations) > 0 || holds() {

@@ -227,7 +227,7 @@ func (s *simulation) checkMasterEnds(by *simulatedOperator, pod *corev1.Pod) {
 // hasJustBegun: the enlisted process in a pod holds no tablets, and is younger than the operator's look, which saw a pod without a process.
 func (s *simulation) hasJustBegun(by *simulatedOperator, pod *corev1.Pod) bool {
 	member := s.cluster.members[memberName(pod)]
-	return member.tablets == 0 && !member.since.Before(by.visiting)
+	return member.tablets == 0 && !member.since.Before(by.reconcilingSince)
 }
 
 // isAway: also one that still runs, and was told to end.

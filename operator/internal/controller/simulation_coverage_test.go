@@ -36,7 +36,7 @@ func (c *coverage) String() string {
 // hasToHappen in as many seeds as are run by default: what never does, is not tested.
 var hasToHappen = []string{
 	"PodCreated", "PodDeleted", "ClaimCreated", "MemberRestarted", "MemberRetired", "MemberMoved", "VolumeDropped", "MemberDraining",
-	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
+	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "DisruptionCancelled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
 	isRemembered, isDeaf, isKilledBetween, isFormerStatus, isMemberDeleted, isPodRefused,

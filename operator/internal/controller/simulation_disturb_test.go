@@ -18,7 +18,7 @@ import (
 func (s *simulation) disturb() {
 	switch n := s.random.IntN(100); {
 	case n < 40:
-		s.letVisit()
+		s.letReconcile()
 	case n < 74, !s.storms && n < 97:
 		s.tick()
 	default:
@@ -26,17 +26,17 @@ func (s *simulation) disturb() {
 	}
 }
 
-// letVisit: also one that does not lead any more, for some visits.
-func (s *simulation) letVisit() {
+// letReconcile: also one that does not lead any more, for some reconciles.
+func (s *simulation) letReconcile() {
 	if s.former != nil && s.chance(0.4) {
-		s.trace("visit by the former operator: %v", s.former.visit())
+		s.trace("reconcile by the former operator: %v", s.former.reconcile())
 		if s.chance(0.1) {
 			s.trace("the former operator ends")
 			s.former = nil
 		}
 		return
 	}
-	s.trace("visit: %v", s.operator.visit())
+	s.trace("reconcile: %v", s.operator.reconcile())
 }
 
 // takeOver: leader election has another operator lead, and the one that did knows nothing of that yet.
@@ -85,7 +85,7 @@ func (s *simulation) meanwhile(by *simulatedOperator, plan planner.Plan) {
 		if by == other {
 			other = s.operator
 		}
-		s.trace("meanwhile, a visit by %s: %v", other.name, other.visit())
+		s.trace("meanwhile, a reconcile by %s: %v", other.name, other.reconcile())
 	case slices.ContainsFunc(plan.Steps, isIrrevocable) && s.chance(s.faults.worst):
 		s.counts[isWorstMoment]++
 		s.trace("meanwhile, at the worst moment:")

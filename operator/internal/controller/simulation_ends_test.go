@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Of two masters that operators end, the second one is a violation, unless its process has just begun and holds no tablets: the operator saw
-// a pod without a process.
+// Of two masters that operators end, the second one is a violation, unless its process has just begun and holds no tablets: the operator
+// saw a pod without a process.
 func TestSimulationSeesMastersThatEndTogether(t *testing.T) {
 	for name, test := range map[string]struct {
 		tablets    uint64
@@ -26,7 +26,7 @@ func TestSimulationSeesMastersThatEndTogether(t *testing.T) {
 			s.stop(s.enlisted("sim-master-0"), false)
 			s.ended["sim-master-0"] = true
 			member, pod := s.cluster.members["sim-master-1"], s.enlisted("sim-master-1")
-			s.operator.visiting = s.now
+			s.operator.reconcilingSince = s.now
 			member.tablets, member.since = test.tablets, s.now.Add(-test.age)
 			s.checkEndsAlone(s.operator, pod)
 			if isViolated := len(s.violations) > 0; isViolated != test.isViolated {

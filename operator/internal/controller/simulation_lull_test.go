@@ -35,7 +35,7 @@ func (s *simulation) lull(by *simulatedOperator, object client.Object) bool {
 		if other == nil {
 			break
 		}
-		s.trace("meanwhile, a visit by %s: %v", other.name, other.visit())
+		s.trace("meanwhile, a reconcile by %s: %v", other.name, other.reconcile())
 		s.tick()
 		if len(s.ended) > 0 {
 			break // the worst moment to go on
@@ -71,7 +71,7 @@ func (s *simulation) lullBeforePod(by *simulatedOperator, object client.Object) 
 		if other == nil || s.store() == nil {
 			break
 		}
-		s.trace("meanwhile, a visit by %s: %v", other.name, other.visit())
+		s.trace("meanwhile, a reconcile by %s: %v", other.name, other.reconcile())
 		s.tick()
 		if s.chance(0.4) {
 			s.strike()

@@ -27,16 +27,16 @@ type simulatedOperator struct {
 	name       string
 	cache      *operatorClient
 	reconciler *Reconciler
-	// visiting since then, and whether it has planned in this visit.
-	visiting   time.Time
-	hasPlanned bool
-	// remembers: it has yet to ask the coordinator in this visit, if it finds anything to do.
+	// reconciling since then, and whether it has planned in this reconcile.
+	reconcilingSince time.Time
+	hasPlanned       bool
+	// remembers: it has yet to ask the coordinator in this reconcile, if it finds anything to do.
 	remembers bool
-	// isLate: it stood still in this visit before it made a pod.
+	// isLate: it stood still in this reconcile before it made a pod.
 	isLate bool
 	// isDeaf: its watch of pods stands still.
 	isDeaf bool
-	// wroteStatus: it has written the Store's status in this visit.
+	// wroteStatus: it has written the Store's status in this reconcile.
 	wroteStatus bool
 }
 
@@ -152,8 +152,8 @@ func (s *simulation) write(what string, do func() error) error {
 	return err
 }
 
-// visit is one look at the Store with a cache that may be behind, each kind for itself.
-func (o *simulatedOperator) visit() (err error) {
+// reconcile is one look at the Store with a cache that may be behind, each kind for itself.
+func (o *simulatedOperator) reconcile() (err error) {
 	s, stale := o.s, o.s.faults.stale
 	if o == s.former {
 		stale = 0.8
@@ -171,7 +171,7 @@ func (o *simulatedOperator) visit() (err error) {
 	if s.membering.Float64() >= stale {
 		o.cache.refresh(kindOf[*v1alpha1.StoreMember]())
 	}
-	o.visiting, o.hasPlanned, o.isLate, o.remembers, o.wroteStatus = s.now, false, false, false, false
+	o.reconcilingSince, o.hasPlanned, o.isLate, o.remembers, o.wroteStatus = s.now, false, false, false, false
 	defer func() {
 		if end := recover(); end != nil {
 			if end != errKilled { //nolint:errorlint // the very value

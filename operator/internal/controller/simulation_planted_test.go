@@ -88,7 +88,7 @@ var plantedBugs = []plantedBug{
 		reported: "is away", within: 40, seenBy: 3,
 	},
 	{
-		name: "a process is restarted that is not on record as the next one", plan: restartsOutOfTurn,
+		name: "a process is restarted that is not on record as the next one", plan: restartsWithoutLock,
 		faults:   func(f *faults) { f.lull = 0.9 },
 		reported: "was by an operator and is not back", within: 40, seenBy: 13,
 	},
@@ -316,13 +316,13 @@ func restartsAll(o facts.Observed) planner.Plan {
 	return plan
 }
 
-// restartsOutOfTurn has what it is about to do on record at once, and minds no state of the pod.
-func restartsOutOfTurn(o facts.Observed) planner.Plan {
+// restartsWithoutLock has what it is about to do on record at once, and minds no state of the pod.
+func restartsWithoutLock(o facts.Observed) planner.Plan {
 	o.Store = o.Store.DeepCopy()
-	o.Store.Status.Turn = nil
-	o.Store.Status.Turn, o.Turn = planner.Make(o).Turn, facts.TurnStands
+	o.Store.Status.DisruptionLock = nil
+	o.Store.Status.DisruptionLock, o.LockState = planner.Make(o).Lock, facts.LockStands
 	plan := planner.Make(o)
-	plan.Turn = nil
+	plan.Lock = nil
 	for i, step := range plan.Steps {
 		if restart, ofKind := step.(steps.RestartMember); ofKind {
 			restart.Pod.ResourceVersion = ""
@@ -337,7 +337,7 @@ func withoutSecondLook(do func(facts.Observed) planner.Plan) func(facts.Observed
 	var last planner.Plan
 	var store *v1alpha1.Store
 	return func(o facts.Observed) planner.Plan {
-		if o.Store != store { // another visit
+		if o.Store != store { // another reconcile
 			store, last = o.Store, do(o)
 		}
 		return last

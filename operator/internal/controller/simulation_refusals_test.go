@@ -55,7 +55,7 @@ func (s *simulation) checkReplaced(by *simulatedOperator, pod *corev1.Pod) {
 	wanted := s.store().Spec.Image
 	ordinal, _ := v1alpha1.MasterOrdinal("sim", memberName(pod))
 	isStaying := int32(ordinal) < s.store().Spec.Masters.Replicas && !s.isLeft(pod.Spec.NodeName)
-	if isStaying && s.refuses(wanted) && podOf(pod).Inputs.Image != wanted && s.refusedSince.Before(by.visiting) {
+	if isStaying && s.refuses(wanted) && podOf(pod).Inputs.Image != wanted && s.refusedSince.Before(by.reconcilingSince) {
 		s.violate("%s is ended, and pods of %s, from which the next one is to be made, are refused", pod.Name, wanted)
 	}
 }

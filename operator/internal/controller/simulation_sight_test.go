@@ -118,13 +118,13 @@ func (s *simulation) checkSight() {
 	}
 }
 
-// looks lets seconds pass, with a visit in each.
+// looks lets seconds pass, with a reconcile in each.
 func (s *simulation) looks(seconds int) {
 	for range seconds {
 		if len(s.violations) > 0 {
 			return
 		}
-		s.trace("visit: %v", s.operator.visit())
+		s.trace("reconcile: %v", s.operator.reconcile())
 		s.tick()
 	}
 }

@@ -55,7 +55,7 @@ type simulation struct {
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
-	// isMeanwhile: an operator is in the middle of a visit.
+	// isMeanwhile: an operator is in the middle of a reconcile.
 	isMeanwhile bool
 	processes   map[types.UID]*process
 	cluster     cluster

@@ -43,7 +43,7 @@ func (b storeBehind) Get(ctx context.Context, key client.ObjectKey, into client.
 func TestNothingMovesOnAnOldRecord(t *testing.T) {
 	h := withALostNode(t)
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	recorded := h.store()
 	if lost := recorded.Status.Masters.Members[1].Lost; lost == nil || lost.ProvenAt == nil {
@@ -56,14 +56,14 @@ func TestNothingMovesOnAnOldRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if _, moved := h.claims()["box-master-1-copies-2"]; moved || h.pods()["box-master-1"] == nil {
 		t.Errorf("it has moved: %v, %v", h.claims(), h.pods())
 	}
 	h.reconciler.Client = h.client
 	for range 6 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if _, moved := h.claims()["box-master-1-copies-2"]; !moved {
 		t.Errorf("it has not moved when the cache is up to date: %v", h.claims())
@@ -100,7 +100,7 @@ func TestNoRestartBesideOneThatTheCacheHasNotSeen(t *testing.T) {
 	before := h.pods()
 	h.reconciler.Client = podsBehind{h.client, seen}
 	for range 4 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	for _, member := range []string{"box-master-0", "box-master-1"} {
 		if now := h.pods()[member]; now == nil || now.UID != before[member].UID {
@@ -113,7 +113,7 @@ func TestNoRestartBesideOneThatTheCacheHasNotSeen(t *testing.T) {
 func TestStoreThatWasWokenUpIsNotPutToSleep(t *testing.T) {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
-	h.mustVisit()
+	h.mustReconcile()
 	asleep := h.bareStore()
 	if asleep.Status.HibernatedSince == nil || len(h.pods()) != 3 {
 		t.Fatalf("hibernated since %v, %d pods", asleep.Status.HibernatedSince, len(h.pods()))
@@ -121,7 +121,7 @@ func TestStoreThatWasWokenUpIsNotPutToSleep(t *testing.T) {
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false })
 	h.reconciler.Client = storeBehind{h.client, asleep}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if len(h.pods()) != 3 {
 		t.Errorf("it was put to sleep: %d pods are left", len(h.pods()))
@@ -148,10 +148,10 @@ func (w *wakesUp) Delete(ctx context.Context, object client.Object, options ...c
 func TestStoreIsWokenUpBetweenTheEndsOfItsPods(t *testing.T) {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
-	h.mustVisit()
+	h.mustReconcile()
 	wakes := &wakesUp{Client: h.client, h: h}
 	h.reconciler.Client = wakes
-	h.mustVisit()
+	h.mustReconcile()
 	if wakes.ended != 1 {
 		t.Errorf("%d pods were ended, of which the Store was woken up after the first", wakes.ended)
 	}
@@ -162,15 +162,15 @@ func TestStoreIsWokenUpBetweenTheEndsOfItsPods(t *testing.T) {
 func TestSleepIsOnRecordUntilPodsBehindTheCacheHaveChanged(t *testing.T) {
 	h := settledWithCopies(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
-	h.mustVisit()
+	h.mustReconcile()
 	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false })
 	before := h.pods()
 	h.reconciler.Client = podsBehind{h.client, &corev1.PodList{}}
-	h.mustVisit()
+	h.mustReconcile()
 	if h.store().Status.HibernatedSince == nil {
 		t.Error("the record is gone while pods may be ended in the version that another operator has seen")
 	}
-	h.mustVisit()
+	h.mustReconcile()
 	for member, pod := range h.pods() {
 		if pod.ResourceVersion == before[member].ResourceVersion {
 			t.Errorf("pod %s has not changed, and an operator that stands still may end it", pod.Name)
@@ -195,7 +195,7 @@ func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
 	}
 	h.reconciler.Client = storeBehind{h.client, deleted}
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if len(h.claims()) != 3 {
 		t.Errorf("claims are left: %v", h.claims())

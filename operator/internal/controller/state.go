@@ -17,7 +17,7 @@ import (
 
 // observeState lists the ConfigMaps of a coordinator's state, of which the cache holds none: they are long and change often. They
 // matter only once the Store is being deleted.
-func (r *Reconciler) observeState(ctx context.Context, v *visit) error {
+func (r *Reconciler) observeState(ctx context.Context, v *reconcileState) error {
 	store := v.observed.Store
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
@@ -47,7 +47,7 @@ func (r *Reconciler) observeState(ctx context.Context, v *visit) error {
 
 // guardState gives the root its finalizer back, before the Store gets its own: the root may be of a Store of this name that was deleted
 // before. A new root has its finalizer from the coordinator.
-func (r *Reconciler) guardState(ctx context.Context, v *visit) error {
+func (r *Reconciler) guardState(ctx context.Context, v *reconcileState) error {
 	object, err := r.stateObject(ctx, v, v1alpha1.StateRoot(v.observed.Store.Name))
 	if object == nil || err != nil || object.DeletionTimestamp != nil || object.Labels[v1alpha1.LabelState] == "" {
 		return err
@@ -56,7 +56,7 @@ func (r *Reconciler) guardState(ctx context.Context, v *visit) error {
 }
 
 // releaseState lets a ConfigMap go when somebody deletes it; nil if there is none.
-func (r *Reconciler) releaseState(ctx context.Context, v *visit, name string) (*metav1.PartialObjectMetadata, error) {
+func (r *Reconciler) releaseState(ctx context.Context, v *reconcileState, name string) (*metav1.PartialObjectMetadata, error) {
 	object, err := r.stateObject(ctx, v, name)
 	if object == nil || err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (r *Reconciler) releaseState(ctx context.Context, v *visit, name string) (*
 	return object, r.patchState(ctx, object, controllerutil.RemoveFinalizer)
 }
 
-func (r *Reconciler) deleteState(ctx context.Context, v *visit, name string) error {
+func (r *Reconciler) deleteState(ctx context.Context, v *reconcileState, name string) error {
 	object, err := r.releaseState(ctx, v, name)
 	if object == nil || err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *Reconciler) deleteState(ctx context.Context, v *visit, name string) err
 }
 
 // stateObject asks the API server; nil if there is none.
-func (r *Reconciler) stateObject(ctx context.Context, v *visit, name string) (*metav1.PartialObjectMetadata, error) {
+func (r *Reconciler) stateObject(ctx context.Context, v *reconcileState, name string) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: v.observed.Store.Namespace, Name: name}, object)

@@ -44,7 +44,7 @@ func withStandbys(t *testing.T, err error) *harness {
 	})
 	h.change(func(s *v1alpha1.Store) { s.Spec.Coordinator.Replicas = 3 })
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	for member, pod := range h.pods() {
@@ -65,8 +65,8 @@ func withStandbys(t *testing.T, err error) *harness {
 		}
 		return silent{err}, nil
 	}
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	h.takeEvents()
 	return h
 }
@@ -90,22 +90,22 @@ func TestTheLeaderIsFoundAmongStandbys(t *testing.T) {
 		t.Errorf("standbys are %v", names)
 	}
 	before := h.writes
-	h.mustVisit()
+	h.mustReconcile()
 	if h.writes != before {
 		t.Errorf("%d writes although nothing changed", h.writes-before)
 	}
 	// Nobody leads. That is told of once another one should.
 	h.coordinator.SetDown(true)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
 	h.now = h.now.Add(10 * time.Second)
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCoordinatorDown)
 	// Fewer of them: standbys go, the leader stays as long as it is not the only one that is wanted.
 	h.coordinator.SetDown(false)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Coordinator.Replicas = 2 })
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	if pods := h.pods(); pods["box-coordinator-2"] != nil || pods["box-coordinator-1"] == nil || pods["box-coordinator"] == nil {
 		t.Errorf("pods are %v", pods)
 	}
@@ -115,7 +115,7 @@ func TestACoordinatorThatMustNotLeadIsShown(t *testing.T) {
 	const text = "StateRolledBack: the root is of term 3"
 	h := withStandbys(t, status.Error(codes.FailedPrecondition, text))
 	h.coordinator.SetDown(true)
-	h.mustVisit()
+	h.mustReconcile()
 	if got := h.want(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonStateUnusable); !strings.Contains(got, text) {
 		t.Errorf("message is %q", got)
 	}
@@ -125,7 +125,7 @@ func TestACoordinatorThatMustNotLeadIsShown(t *testing.T) {
 	// One that did lead shows what it knew; that is no answer either.
 	h.coordinator.SetDown(false)
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Leader.Refusal = text })
-	h.mustVisit()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonStateUnusable)
 }
 
@@ -135,7 +135,7 @@ func TestWhatCannotBeNotedIsShownAndNothingIsRemoved(t *testing.T) {
 		r.Leader = &adminv1.Leader{StateWait: &adminv1.StateWait{Why: "cannot write the root", WaitedMs: 5000}}
 	})
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
-	h.mustVisit()
+	h.mustReconcile()
 	got := h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonStateStuck)
 	if !strings.HasSuffix(got, "cannot write the root") {
 		t.Errorf("message is %q", got)
@@ -144,7 +144,7 @@ func TestWhatCannotBeNotedIsShownAndNothingIsRemoved(t *testing.T) {
 		t.Errorf("removed are %v", removed)
 	}
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Leader = nil })
-	h.mustVisit()
+	h.mustReconcile()
 	if removed := h.coordinator.Removed(); len(removed) != 1 {
 		t.Errorf("removed are %v", removed)
 	}
@@ -155,13 +155,13 @@ func TestStateOfAnExistingStoreDoesNotMove(t *testing.T) {
 	h := newHarness(t)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Coordinator.State.Type = v1alpha1.StateMemory })
 	for range 3 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.run()
 	}
 	h.change(func(s *v1alpha1.Store) { s.Spec.Coordinator.State.Type = v1alpha1.StateKubernetes })
 	before := h.pods()["box-coordinator"].UID
-	h.mustVisit()
-	h.mustVisit()
+	h.mustReconcile()
+	h.mustReconcile()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonStateFixed)
 	if h.pods()["box-coordinator"].UID != before {
 		t.Error("the coordinator was replaced")
@@ -212,7 +212,7 @@ func TestStateThatOutlivedItsStoreIsGuardedAgain(t *testing.T) {
 		Labels: map[string]string{v1alpha1.LabelStore: "box", v1alpha1.LabelState: "root"},
 	}}
 	h := newHarness(t, root)
-	h.mustVisit()
+	h.mustReconcile()
 	if got := h.heldState(); !slices.Equal(got, []string{"box-state-root"}) {
 		t.Errorf("%v are held by a finalizer", got)
 	}
@@ -244,11 +244,11 @@ func TestStateOutlivesTheStoreUnlessToldOtherwise(t *testing.T) {
 		if err := h.client.Delete(t.Context(), h.store()); err != nil {
 			t.Fatal(err)
 		}
-		h.mustVisit()
+		h.mustReconcile()
 		if got := len(h.stateObjects()); got != 4 {
 			t.Errorf("%s: %d objects while pods end", policy, got)
 		}
-		h.mustVisit()
+		h.mustReconcile()
 		if err := h.client.Get(t.Context(), storeKey, &v1alpha1.Store{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: the Store is still there: %v", policy, err)
 		}

@@ -207,11 +207,11 @@ func TestWhatIsRememberedDecidesNothing(t *testing.T) {
 			member.State = adminv1.MemberState_MEMBER_STATE_UP
 		}
 	})
-	h.mustVisit()
+	h.mustReconcile()
 	h.reconciler.Statuses = old
 	before, asked, writes := h.store(), h.coordinator.Asked(), h.writes
 	for range 6 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	hasMoved := len(h.claims()) != 3 || h.pods()["box-master-1"] == nil
 	if hasMoved || h.store().ResourceVersion != before.ResourceVersion || h.writes != writes {
@@ -228,7 +228,7 @@ func TestNobodyIsAskedWhileNothingIsToBeDone(t *testing.T) {
 	h.reconciler.Statuses = h.remembered()
 	asked := h.coordinator.Asked()
 	for range 5 {
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	if now := h.coordinator.Asked(); now != asked {
 		t.Errorf("it was asked %d times", now-asked)
@@ -248,7 +248,7 @@ func TestNothingIsPlannedBeforeACoordinatorWasHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := h.store().ResourceVersion
-	result, err := h.visit()
+	result, err := h.reconcile()
 	if err != nil || result.RequeueAfter == 0 || h.store().ResourceVersion != before {
 		t.Errorf("%+v, %v, %+v", result, err, h.store().Status)
 	}
@@ -306,17 +306,17 @@ func (c *crowd) form() {
 		}
 		return dial(ip, port)
 	}
-	visit := func(key client.ObjectKey) {
+	reconcileStore := func(key client.ObjectKey) {
 		if _, err := c.reconciler.Reconcile(c.t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 	for _, key := range c.stores[1:] {
-		visit(key)
+		reconcileStore(key)
 	}
 	c.runSilent()
 	for range 4 {
-		visit(storeKey)
+		reconcileStore(storeKey)
 		c.run()
 	}
 }
@@ -352,7 +352,7 @@ func (c *crowd) runSilent() {
 }
 
 // start runs the controller as the manager does, with all Stores in its queue.
-func (c *crowd) start(visits *atomic.Int64) {
+func (c *crowd) start(reconciles *atomic.Int64) {
 	c.t.Helper()
 	r := c.reconciler
 	coordinator := c.coordinator
@@ -373,7 +373,7 @@ func (c *crowd) start(visits *atomic.Int64) {
 	operator, err := controller.NewTypedUnmanaged("crowd", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation: &skip, MaxConcurrentReconciles: concurrency, Logger: logr.Discard(),
 		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			visits.Add(1)
+			reconciles.Add(1)
 			result, err := r.Reconcile(ctx, request)
 			if result.RequeueAfter > 0 {
 				result.RequeueAfter = planner.SettledInterval // likewise
@@ -408,8 +408,8 @@ func (c *crowd) start(visits *atomic.Int64) {
 // each reconcile waited for its coordinator, those of the 50 would take 19 s in turn.
 func TestUnreachableCoordinatorsDelayNobody(t *testing.T) {
 	c := newCrowd(t)
-	var visits atomic.Int64
-	c.start(&visits)
+	var reconciles atomic.Int64
+	c.start(&reconciles)
 	unanswered := func() (count int) {
 		for _, key := range c.stores[1:] {
 			if sight, known := c.reconciler.Statuses.Newest(key, c.coordinatorsOf(key)); known && sight.Error != "" {
@@ -420,12 +420,12 @@ func TestUnreachableCoordinatorsDelayNobody(t *testing.T) {
 	}
 	within(t, time.Minute, "it is known of all 50 that they do not answer", func() bool { return unanswered() == unreachable })
 	for i := range 3 {
-		before, visited := time.Now(), visits.Load()
+		before, reconciled := time.Now(), reconciles.Load()
 		c.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
 			r.Losses = append(r.Losses, &adminv1.Loss{Member: "box-master-0", Tables: []string{"t"}, TabletCount: 1})
 		})
 		eventually(t, "the loss is on record", func() bool { return c.store().Status.LossCount == int64(i+1) })
-		t.Logf("on record after %v, beside %d visits", time.Since(before), visits.Load()-visited)
+		t.Logf("on record after %v, beside %d reconciles", time.Since(before), reconciles.Load()-reconciled)
 	}
 }
 
@@ -435,7 +435,7 @@ func (c *crowd) coordinatorsOf(key client.ObjectKey) []*facts.Pod {
 	if err := c.client.Get(c.t.Context(), key, store); err != nil {
 		c.t.Fatal(err)
 	}
-	v := &visit{observed: facts.Observed{Store: store}}
+	v := &reconcileState{observed: facts.Observed{Store: store}}
 	if err := observePods(c.t.Context(), c.client, v); err != nil {
 		c.t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // An event about a step fits in 300 characters, whatever others have said about it, and is not cut off with dots.
 func TestEventsOfStepsFit(t *testing.T) {
 	h := newHarness(t)
-	v := &visit{observed: facts.Observed{Store: h.store()}}
+	v := &reconcileState{observed: facts.Observed{Store: h.store()}}
 	why := "it failed: " + strings.Repeat("the disk does not answer; ", 80)
 	h.reconciler.tell(t.Context(), v, steps.IsolateNode{Node: "node-7", Why: why})
 	told := h.takeEvents()

@@ -76,7 +76,7 @@ func (b *trialBook) forget(store client.ObjectKey) {
 }
 
 // tryPod asks the API server whether it would admit a pod, and notes what it says. Only a refusal is one: no answer is a failed step.
-func (r *Reconciler) tryPod(ctx context.Context, v *visit, step steps.TryPod) error {
+func (r *Reconciler) tryPod(ctx context.Context, v *reconcileState, step steps.TryPod) error {
 	store := v.observed.Store
 	pod, err := resources.Pod(store, resources.PodSpec{
 		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs, Claim: step.Claim,

@@ -62,7 +62,7 @@ func TestWhatIsARefusal(t *testing.T) {
 		h := settled(t)
 		store := h.store()
 		r := &Reconciler{Client: answering{h.client, test.answer}, Now: func() time.Time { return h.now }}
-		err := r.tryPod(t.Context(), &visit{observed: facts.Observed{Store: store}}, steps.TryPod{
+		err := r.tryPod(t.Context(), &reconcileState{observed: facts.Observed{Store: store}}, steps.TryPod{
 			Key: "key", Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 2,
 			Inputs: resources.InputsFor(store, v1alpha1.ComponentMaster, "store:2", v1alpha1.StateKubernetes),
 		})
@@ -120,7 +120,7 @@ func TestStoresFromBeforePodSettingsAreCarriedOver(t *testing.T) {
 		before[member] = pod
 	}
 	for range 5 {
-		h.mustVisit()
+		h.mustReconcile()
 		h.now = h.now.Add(time.Minute)
 	}
 	for member, pod := range h.pods() {
@@ -128,15 +128,15 @@ func TestStoresFromBeforePodSettingsAreCarriedOver(t *testing.T) {
 			t.Errorf("%s has another pod, %s", member, pod.Name)
 		}
 	}
-	if turn := h.store().Status.Turn; turn != nil || len(h.pods()) != len(before) {
-		t.Errorf("on record as the next one to end is %+v; pods: %d", turn, len(h.pods()))
+	if lock := h.store().Status.DisruptionLock; lock != nil || len(h.pods()) != len(before) {
+		t.Errorf("on record as the next one to end is %+v; pods: %d", lock, len(h.pods()))
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
 	// And a setting that is new restarts them, one after the other.
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Pod.SchedulerName = "other" })
-	h.mustVisit()
-	turn := h.store().Status.Turn
-	if turn == nil || turn.Member != "box-master-0" || !strings.Contains(turn.Why, "pod.schedulerName: none -> other") {
-		t.Errorf("on record as the next one to end is %+v", turn)
+	h.mustReconcile()
+	lock := h.store().Status.DisruptionLock
+	if lock == nil || lock.Member != "box-master-0" || !strings.Contains(lock.Why, "pod.schedulerName: none -> other") {
+		t.Errorf("on record as the next one to end is %+v", lock)
 	}
 }

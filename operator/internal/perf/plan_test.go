@@ -65,8 +65,8 @@ func newWorld(t *testing.T, change func(*v1alpha1.ClusterPerf)) *world {
 	return &world{t: t, o: perf.Observed{Now: start, Run: newRun("run", change), Store: store()}}
 }
 
-// visit makes a plan and carries it out.
-func (w *world) visit() {
+// reconcile makes a plan and carries it out.
+func (w *world) reconcile() {
 	w.t.Helper()
 	w.o.Now = w.o.Now.Add(2 * time.Second)
 	w.o.Pods = slices.DeleteFunc(w.o.Pods, func(pod perf.Pod) bool {
@@ -134,7 +134,7 @@ func (w *world) want(condition string, status metav1.ConditionStatus, reason str
 func (w *world) running() *world {
 	w.t.Helper()
 	for range 3 {
-		w.visit()
+		w.reconcile()
 	}
 	w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonRunning)
 	return w
@@ -145,7 +145,7 @@ func (w *world) over() {
 	w.t.Helper()
 	w.o.Report = nil
 	for range 6 {
-		w.visit()
+		w.reconcile()
 	}
 	if len(w.o.Pods) > 0 || len(w.plan.Steps) > 0 {
 		w.t.Errorf("left: pods %+v, steps %v", w.o.Pods, w.plan.Steps)
@@ -161,7 +161,7 @@ func TestRunFromBeginToEnd(t *testing.T) {
 		run.Spec.Tests = []v1alpha1.PerfTest{"basic", "readThroughput"}
 		run.Spec.Clients.Replicas = 2
 	})
-	w.visit()
+	w.reconcile()
 	w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonStarting)
 	if w.o.Run.Status.StartTime == nil || !slices.Contains(w.plan.Steps, perf.Step(perf.CheckTurn{})) || len(w.o.Pods) > 0 {
 		t.Errorf("it begins with %v, status %+v", w.plan.Steps, w.o.Run.Status)
@@ -173,8 +173,8 @@ func TestRunFromBeginToEnd(t *testing.T) {
 	if got := w.o.Run.Status.TablePrefix; got != "clusterperf-run-run01-" {
 		t.Errorf("tables are called %s", got)
 	}
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
 	w.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRunning)
 	if got := w.o.Run.Status.Environment.ClientNodes; len(got) != 2 {
 		t.Errorf("clients are on nodes %v", got)
@@ -182,12 +182,12 @@ func TestRunFromBeginToEnd(t *testing.T) {
 
 	read := perf.Row{Name: "basic.read100", Value: "13.0", Unit: "us"}
 	w.o.Report = report(perf.StateRunning, 1, read, perf.Row{Name: "basic.write100", Value: "30.5", Unit: "us"})
-	w.visit()
+	w.reconcile()
 	if got := w.o.Run.Status; got.Progress.Text != "1 of 2 tests, 50 %" || len(got.Results) != 2 || got.Summary.Write != "30.5 us" ||
 		got.ResultsConfigMap != "run-results" || w.saved != 1 || got.Environment.Kernel != "6.1" {
 		t.Errorf("status is %+v, saved %d times", got, w.saved)
 	}
-	w.visit()
+	w.reconcile()
 	if w.saved != 1 {
 		t.Error("the same results are saved again")
 	}
@@ -196,7 +196,7 @@ func TestRunFromBeginToEnd(t *testing.T) {
 	w.pod("run-client-1").State = perf.PodSucceeded
 	w.o.Report = report(perf.StateComplete, 2, read, perf.Row{Name: "readThroughput.1", Value: "90.0", Unit: "k/s"},
 		perf.Row{Name: "readThroughput.2", Value: "150.0", Unit: "k/s"})
-	w.visit()
+	w.reconcile()
 	w.want(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	w.want(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonNotFailed)
 	w.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonCleaningUp)
@@ -279,7 +279,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			test.change(&w.o)
-			w.visit()
+			w.reconcile()
 			got := meta.FindStatusCondition(w.o.Run.Status.Conditions, v1alpha1.ConditionComplete)
 			if got.Reason != test.reason || !strings.Contains(got.Message, test.text) {
 				t.Errorf("it says %s: %s", got.Reason, got.Message)
@@ -332,9 +332,9 @@ func TestFailures(t *testing.T) {
 				run.Spec.Clients.Replicas = 2
 			}).running()
 			w.o.Report = report(perf.StateRunning, 1, perf.Row{Name: "readDist", Value: "10.0", Unit: "us"})
-			w.visit()
+			w.reconcile()
 			test.change(w)
-			w.visit()
+			w.reconcile()
 			message := w.want(v1alpha1.ConditionFailed, metav1.ConditionTrue, test.reason)
 			w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, test.reason)
 			if !strings.Contains(message, test.text) || !strings.HasSuffix(message, "; the figures of 1 tests are kept") {
@@ -346,7 +346,7 @@ func TestFailures(t *testing.T) {
 			w.o.Report = nil
 			cleaned := false
 			for range 8 {
-				w.visit()
+				w.reconcile()
 				for i := range w.o.Pods {
 					if pod := &w.o.Pods[i]; pod.Cleanup {
 						cleaned, pod.State = true, perf.PodSucceeded
@@ -365,16 +365,16 @@ func TestFailures(t *testing.T) {
 func TestPodsThatDoNotStart(t *testing.T) {
 	w := newWorld(t, nil)
 	w.doesNotStart = true
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
 	w.pod("run-client-0").Trouble = "Unschedulable: 0/3 nodes are available"
-	w.visit()
+	w.reconcile()
 	message := w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonStarting)
 	if message != "0 of 1 clients run; pod run-client-0: Unschedulable: 0/3 nodes are available" {
 		t.Errorf("it says %q", message)
 	}
 	w.o.Now = w.o.Now.Add(time.Hour)
-	w.visit()
+	w.reconcile()
 	if message := w.want(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonTimedOut); !strings.Contains(message, "0/3 nodes") {
 		t.Errorf("it says %q", message)
 	}
@@ -386,10 +386,10 @@ func TestAPodThatGoesBeforeAllRun(t *testing.T) {
 		run.Spec.Tests, run.Spec.Clients.Replicas = []v1alpha1.PerfTest{"readThroughput"}, 2
 	})
 	w.doesNotStart = true
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
 	w.o.Pods = w.o.Pods[1:]
-	w.visit()
+	w.reconcile()
 	if len(w.o.Pods) != 2 {
 		t.Errorf("pods are %+v", w.o.Pods)
 	}
@@ -404,18 +404,18 @@ func TestDisturbances(t *testing.T) {
 		})
 	}
 	set(v1alpha1.ConditionRecovering, metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns)
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
 	set(v1alpha1.ConditionRecovering, metav1.ConditionFalse, v1alpha1.ReasonNoneUnderWay)
 	set(v1alpha1.ConditionAvailable, metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown)
-	w.visit()
+	w.reconcile()
 	if got := w.o.Run.Status; got.RunningTime == nil || got.DisturbedBy != "" {
 		t.Errorf("disturbed by %q", got.DisturbedBy)
 	}
 	set(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonDraining)
-	w.visit()
+	w.reconcile()
 	set(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonMembersDown)
-	w.visit()
+	w.reconcile()
 	if got := w.o.Run.Status.DisturbedBy; got != "Progressing was True (Draining): because" {
 		t.Errorf("disturbed by %q", got)
 	}
@@ -424,10 +424,10 @@ func TestDisturbances(t *testing.T) {
 // A short run has measured everything by the time when its pods are first seen to run.
 func TestARunThatIsShort(t *testing.T) {
 	w := newWorld(t, nil)
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
 	w.o.Report = report(perf.StateComplete, 1)
-	w.visit()
+	w.reconcile()
 	w.want(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	if status := w.o.Run.Status; status.RunningTime == nil || !slices.Equal(status.Environment.ClientNodes, []string{"node-c"}) {
 		t.Errorf("status is %+v", status)
@@ -438,7 +438,7 @@ func TestMessageWhileItRuns(t *testing.T) {
 	w := newWorld(t, nil).running()
 	w.o.Report = report(perf.StateRunning, 0)
 	w.o.Report.Note = "1000 B: reading"
-	w.visit()
+	w.reconcile()
 	message := w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonRunning)
 	if message != "0 of 1 tests, 0 %; 1000 B: reading" {
 		t.Errorf("it says %q", message)
@@ -448,7 +448,7 @@ func TestMessageWhileItRuns(t *testing.T) {
 func TestFirstClientThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, nil).running()
 	w.o.ReportError = "connection refused"
-	w.visit()
+	w.reconcile()
 	if message := w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonRunning); !strings.Contains(message, "refused") {
 		t.Errorf("it says %q", message)
 	}
@@ -471,10 +471,10 @@ func TestTablesThatAreLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil).running()
 			w.pod("run-client-0").State = perf.PodFailed
-			w.visit()
+			w.reconcile()
 			w.doesNotStart = true
 			for range 10 {
-				w.visit()
+				w.reconcile()
 				happens(w)
 			}
 			message := w.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonTablesLeft)
@@ -501,7 +501,7 @@ func TestDocumentsThatCannotBeSaved(t *testing.T) {
 		t.Errorf("steps are %v", plan.Steps)
 	}
 	w.o.Now = w.o.Now.Add(time.Hour)
-	w.visit()
+	w.reconcile()
 	message := w.want(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	if message != "1 figures; their documents could not be saved" || w.saved != 0 || len(w.o.Run.Status.Results) != 1 {
 		t.Errorf("it says %q, saved %d times, status %+v", message, w.saved, w.o.Run.Status)
@@ -511,12 +511,12 @@ func TestDocumentsThatCannotBeSaved(t *testing.T) {
 func TestAPodOnADeadNodeKeepsNobodyWaiting(t *testing.T) {
 	w := newWorld(t, nil).running()
 	w.o.Report = report(perf.StateComplete, 1)
-	w.visit()
+	w.reconcile()
 	w.pod("run-client-0").EndsAt, w.nodeIsDead = w.o.Now, true
-	w.visit()
+	w.reconcile()
 	w.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonCleaningUp)
 	w.o.Now = w.o.Now.Add(time.Minute)
-	w.visit()
+	w.reconcile()
 	w.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonEnded)
 }
 
@@ -526,14 +526,14 @@ func TestOldRunsGo(t *testing.T) {
 		run.Spec.TTLSecondsAfterFinished = &seconds
 	}).running()
 	w.o.Report = report(perf.StateComplete, 1)
-	w.visit()
-	w.visit()
-	w.visit()
+	w.reconcile()
+	w.reconcile()
+	w.reconcile()
 	if left := w.plan.Next; left < 90*time.Second || left > 100*time.Second || len(w.plan.Steps) > 0 {
 		t.Errorf("looked at again in %s, steps %v", left, w.plan.Steps)
 	}
 	w.o.Now = w.o.Now.Add(100 * time.Second)
-	w.visit()
+	w.reconcile()
 	if len(w.plan.Steps) != 1 || !strings.HasPrefix(w.plan.Steps[0].Describe(), "delete the run") {
 		t.Errorf("steps are %v", w.plan.Steps)
 	}
@@ -569,7 +569,7 @@ func TestCompared(t *testing.T) {
 	w.running()
 	w.o.Report = report(perf.StateComplete, 1, perf.Row{Name: "basic.read100", Value: "12.5", Unit: "us"},
 		perf.Row{Name: "basic.write100", Value: "30.0", Unit: "us"}, perf.Row{Name: "basic.read1K", Value: "x", Unit: "us"})
-	w.visit()
+	w.reconcile()
 	status := w.o.Run.Status
 	if status.ComparedTo != "former" || status.Results[0].Change != "+25.0 %" || status.Results[1].Change != "" ||
 		status.Results[2].Change != "" {
@@ -586,7 +586,7 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 	r.Rows = append(r.Rows, r.Rows[0], perf.Row{})
 	w.o.Report = r
-	w.visit()
+	w.reconcile()
 	status := w.o.Run.Status
 	if len(status.Results) != 256 || status.ResultsOmitted != 44 || len(status.Results[0].Name) != 200 || status.Progress.TestsDone != 1 {
 		t.Errorf("%d results, %d omitted, progress %+v", len(status.Results), status.ResultsOmitted, status.Progress)

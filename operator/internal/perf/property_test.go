@@ -26,7 +26,7 @@ func TestRunsEnd(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		for range 40 {
 			happen(w, random)
-			carefulVisit(w, random.IntN(10) == 0)
+			carefulReconcile(w, random.IntN(10) == 0)
 		}
 		// From here on nothing goes wrong any more.
 		w.o.Store, w.doesNotStart = store(), false
@@ -41,7 +41,7 @@ func TestRunsEnd(t *testing.T) {
 				}
 			}
 			w.o.Report = nil
-			carefulVisit(w, false)
+			carefulReconcile(w, false)
 		}
 		status := w.o.Run.Status
 		complete := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete)
@@ -66,8 +66,8 @@ func TestRunsEnd(t *testing.T) {
 	}
 }
 
-// carefulVisit is a visit that checks what holds for each. With lost, the status is not written.
-func carefulVisit(w *world, lost bool) {
+// carefulReconcile is a reconcile that checks what holds for each. With lost, the status is not written.
+func carefulReconcile(w *world, lost bool) {
 	w.t.Helper()
 	before := *w.o.Run.Status.DeepCopy()
 	// Only a first client that runs can be asked, and only before the end.
@@ -75,7 +75,7 @@ func carefulVisit(w *world, lost bool) {
 		before.CompletionTime != nil {
 		w.o.Report = nil
 	}
-	w.visit()
+	w.reconcile()
 	after := w.o.Run.Status
 	for _, condition := range after.Conditions {
 		if len(condition.Message) > 300 {

@@ -30,7 +30,7 @@ func (p *planning) ungatePods() {
 			if !pod.Gated || p.isEnded(pod) {
 				continue
 			}
-			p.lookAgainIn(turnInterval)
+			p.lookAgainIn(lockInterval)
 			rivals, isRecorded := p.book.Rivals(pod), p.book.Owns(pod)
 			why := p.book.WhyInVain(pod)
 			switch {

@@ -184,7 +184,7 @@ func TestAddressesRunOut(t *testing.T) {
 	}
 	w.removeByForce(w.podOf("box-master-1"))
 	for range 30 {
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 	if got := readyOf(w); w.podOf("box-master-1") != nil ||
@@ -211,7 +211,7 @@ func TestPoolsOverlap(t *testing.T) {
 		t.Error(got)
 	}
 	w = newPortsWorld(3, "")
-	w.foreigners = []facts.Foreign{{Store: "other/store", IsElder: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}}}
+	w.foreigners = []facts.Foreign{{Store: "other/store", IsOlder: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}}}
 	settled(t, w)
 	if got := addressesOf(w)[0]; got != "10.0.0.64" {
 		t.Errorf("the first address is %s", got)
@@ -233,7 +233,7 @@ func TestRefusedPods(t *testing.T) {
 			w.stop(pod)
 			pod.Process, pod.Refused = facts.ProcessEnded, text
 		}
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 	if made := w.uids - pods; made < 4 || made > 8 {
@@ -253,7 +253,7 @@ func TestConflicts(t *testing.T) {
 	w := newPortsWorld(2, "")
 	settled(t, w)
 	w.podOf("box-master-1").Attached[0].IPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
-	w.visit(false)
+	w.reconcile(false)
 	if got := readyOf(w); !strings.HasPrefix(got, "False AddressConflict: pod box-master-1-") ||
 		!strings.Contains(got, "net1 has the address 10.0.0.77, not 10.0.0.2") {
 		t.Error(got)
@@ -270,13 +270,13 @@ func TestWholePortsKeepTheirHardwareAddresses(t *testing.T) {
 	}
 	settled(t, w)
 	w.podOf("box-master-1").Attached[0].MAC = "00:08:a2:0b:11:22"
-	w.visit(false)
+	w.reconcile(false)
 	if got := readyOf(w); !strings.HasPrefix(got, "True Attached") {
 		t.Error(got)
 	}
 	// The spec asks for virtual functions from now on; pods that have whole ports have what they asked for.
 	w.store.Spec.Network.Profile, w.store.Spec.UpdateStrategy = v1alpha1.NetworkVF, v1alpha1.UpdateOnDelete
-	w.visit(false)
+	w.reconcile(false)
 	if got := readyOf(w); !strings.HasPrefix(got, "True Attached") {
 		t.Error(got)
 	}
@@ -285,7 +285,7 @@ func TestWholePortsKeepTheirHardwareAddresses(t *testing.T) {
 	w.killNode(pod.Node)
 	w.end(pod)
 	w.now = w.now.Add(time.Hour)
-	w.visit(false)
+	w.reconcile(false)
 	entries := w.store.Status.Network.Quarantined
 	if len(entries) != 2 || entries[0].MAC != "" {
 		t.Errorf("in quarantine are %+v, whose hardware addresses nobody knows", entries)
@@ -333,7 +333,7 @@ func TestSameAddressesOnRecord(t *testing.T) {
 				if pod := w.podOf("box-master-0"); pod != nil && pod.Gated && w.podOf("box-master-1") != nil {
 					break
 				}
-				w.visit(false)
+				w.reconcile(false)
 				w.tick()
 			}
 			first, second := w.podOf("box-master-0"), w.podOf("box-master-1")

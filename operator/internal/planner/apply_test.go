@@ -24,8 +24,8 @@ import (
 // makePlan is asked by the worlds: a test that plants a bug has another one.
 var makePlan = planner.Make
 
-// visit is what the controller does; a lost one ends before the status is written. It gives the plan and the refusal, if there was one.
-func (w *world) visit(lost bool) (planner.Plan, string) {
+// reconcile is what the controller does; a lost one ends before the status is written. It gives the plan and the refusal, if there was one.
+func (w *world) reconcile(lost bool) (planner.Plan, string) {
 	o := w.observe()
 	plan := makePlan(o)
 	logPlan(plan)
@@ -159,7 +159,7 @@ func (w *world) checkAdmitted(member string, ref facts.PodRef) {
 
 // restart: of a process that others make up for, while none of these is away.
 func (w *world) restart(step steps.RestartMember) {
-	w.checkTurn(step.Pod)
+	w.checkLock(step.Pod)
 	pod := w.pods[step.Pod.Name]
 	w.checkAdmitted(step.Member, step.Pod)
 	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {

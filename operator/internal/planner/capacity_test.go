@@ -100,7 +100,7 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.store.Spec.Recovery = v1alpha1.RecoverySpec{Target: "1m", CapacityPolicy: v1alpha1.CapacityRefuse}
 			w.store.Spec.Masters.Memory = resource.MustParse(test.memory)
-			plan := w.inTurn(func(o facts.Observed) facts.Observed { return fill(o, 2*test.liveMi) })
+			plan := w.underLock(func(o facts.Observed) facts.Observed { return fill(o, 2*test.liveMi) })
 			restarts := countOf[steps.RestartMember](plan)
 			if !strings.HasPrefix(plan.HeldBack, test.held) || (test.held == "") != (plan.HeldBack == "") ||
 				(restarts == 1) != (test.held == "") {
@@ -110,7 +110,7 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 	}
 }
 
-// What a recovery has shown counts from the visit after it on, and is kept when the coordinator has forgotten it.
+// What a recovery has shown counts from the reconcile after it on, and is kept when the coordinator has forgotten it.
 func TestMeasuredRecoveryCounts(t *testing.T) {
 	w := newHoldingWorld(t)
 	look := func(recoveries ...facts.Recovery) *capacity.Check {

@@ -52,13 +52,13 @@ func (p *planning) rollCoordinators() {
 	if leaves == nil {
 		return
 	}
-	why, end := fmt.Sprintf("coordinator.replicas is %d", o.WantedCoordinators()), p.endInTurn
+	why, end := fmt.Sprintf("coordinator.replicas is %d", o.WantedCoordinators()), p.endUnderLock
 	if leaves.Wanted {
-		end = p.replaceInTurn
+		end = p.replaceUnderLock
 		why = "the spec has changed, and another coordinator can lead: " + leaves.Pending
 	}
 	end(leaves, why, func(ref facts.PodRef) steps.Step {
-		return steps.DeletePod{Member: leaves.Name, Pod: ref, Why: why, InTurn: true}
+		return steps.DeletePod{Member: leaves.Name, Pod: ref, Why: why, UnderLock: true}
 	})
 	p.lookAgainIn(UnsettledInterval)
 }

@@ -88,7 +88,7 @@ func TestCoordinatorsAreReplacedOneAfterTheOther(t *testing.T) {
 	w.store.Spec.Image = "store:2"
 	var replaced []string
 	for range 60 {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		for _, step := range plan.Steps {
 			if step, ok := step.(steps.DeletePod); ok {
 				replaced = append(replaced, step.Member)

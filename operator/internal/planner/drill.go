@@ -139,8 +139,8 @@ func (p *planning) endDrill(drill *v1alpha1.Drill, state v1alpha1.DrillState, me
 	drill.State, drill.EndedAt, drill.Message = state, &ended, brief.Fit(message, maxDrillMessage)
 }
 
-// beginDrill chooses a process in one visit and ends it in the next, if nothing speaks against it. Otherwise an order waits a minute for
-// what passes by itself, and is refused; what is due by the clock waits for so long as it may.
+// beginDrill chooses a process in one reconcile and ends it in the next, if nothing speaks against it. Otherwise an order waits a minute
+// for what passes by itself, and is refused; what is due by the clock waits for so long as it may.
 func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	if len(drill.ServerIDs) > 0 && p.hasEnded(drill) {
 		BeginDrill(drill, p.observed.Now)
@@ -228,8 +228,8 @@ func (p *planning) whyNoDrill() (why string, passes bool) {
 		return "not all masters are up, or one is on its way out", true
 	case p.isPodEnding():
 		return "a pod is ending", true
-	case p.asked != nil:
-		return p.asked.Member + " is to end first: " + p.asked.Why, true
+	case p.requested != nil:
+		return p.requested.Member + " is to end first: " + p.requested.Why, true
 	case len(plan.Steps) > 0:
 		return "the operator has something else to do: " + steps.Describe(plan.Steps[0]), true
 	default:

@@ -52,9 +52,9 @@ func (w *world) withdraw(name string) {
 	w.operations = slices.DeleteFunc(w.operations, func(operation facts.Operation) bool { return operation.Name == name })
 }
 
-func (w *world) visits(n int) {
+func (w *world) reconciles(n int) {
 	for range n {
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 }
@@ -71,16 +71,16 @@ func TestDrillByOrder(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Recovery.Target = "1s"
 	w.order("once", "box-master-1")
-	w.visit(false)
+	w.reconcile(false)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Number != 1 {
 		t.Fatalf("noted: %+v", drill)
 	}
 	before := w.cluster.members["box-master-1"].instance
-	w.visit(false)
+	w.reconcile(false)
 	if drill := w.lastDrill(t); drill.Member != "box-master-1" || !slices.Equal(drill.ServerIDs, []string{before}) || len(w.drilled) > 0 {
 		t.Fatalf("chosen: %+v, ended: %v", drill, w.drilled)
 	}
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	want := "drill 1: end box-master-1: ordered by StoreOperation once, and everything has its copies"
 	if got := describe(plan.Steps); got != want {
 		t.Fatalf("steps:\n%s", got)
@@ -89,12 +89,12 @@ func TestDrillByOrder(t *testing.T) {
 		t.Fatalf("begun: %+v", drill)
 	}
 	w.tick()
-	w.visit(false)
+	w.reconcile(false)
 	progressing := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
 	if progressing.Reason != v1alpha1.ReasonDrilling || progressing.Status != metav1.ConditionTrue {
 		t.Errorf("Progressing is %+v", progressing)
 	}
-	w.visits(20)
+	w.reconciles(20)
 	drill := w.lastDrill(t)
 	if drill.State != v1alpha1.DrillSucceeded || drill.MeasuredMs != 1000 || drill.PromisedMs != 900 || drill.TargetMs != 1000 ||
 		drill.Bytes != 100*mib || drill.EndedAt == nil || drill.Message != "1000 ms, on target" {
@@ -109,14 +109,14 @@ func TestDrillByOrder(t *testing.T) {
 	}
 }
 
-// The status of the visit that ended the process is lost: nothing is ended twice.
+// The status of the reconcile that ended the process is lost: nothing is ended twice.
 func TestInterruptedDrillIsFollowed(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.order("once", "")
-	w.visit(false)
-	w.visit(false)
-	w.visit(true)
-	w.visits(20)
+	w.reconcile(false)
+	w.reconcile(false)
+	w.reconcile(true)
+	w.reconciles(20)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillSucceeded || len(w.drilled) != 1 {
 		t.Errorf("ended: %+v, %v", drill, w.drilled)
 	}
@@ -126,7 +126,7 @@ func TestDrillTooSlow(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Recovery.Target = "999ms"
 	w.order("once", "")
-	w.visits(20)
+	w.reconciles(20)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillTooSlow || drill.Message != "1000 ms, and the target is 999 ms" {
 		t.Errorf("ended: %+v", drill)
 	}
@@ -156,8 +156,8 @@ func TestRefusedDrills(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.order("x", "")
 			test.change(w)
-			w.visit(false)
-			w.visit(false)
+			w.reconcile(false)
+			w.reconcile(false)
 			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || !strings.HasPrefix(drill.Message, test.want) {
 				t.Errorf("the drill is %+v", drill)
 			}
@@ -192,14 +192,14 @@ func TestOrderedDrillWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.order("x", "")
-			w.visit(false)
+			w.reconcile(false)
 			test.change(w)
-			w.visit(false)
+			w.reconcile(false)
 			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || !strings.Contains(drill.Message, test.want) {
 				t.Errorf("the drill is %+v", drill)
 			}
 			test.undo(w)
-			w.visits(30)
+			w.reconciles(30)
 			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillSucceeded || len(w.drilled) != 1 {
 				t.Errorf("the drill is %+v, ended: %v", drill, w.drilled)
 			}
@@ -215,14 +215,14 @@ func TestOrderedDrillWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.order("x", "")
-			w.visit(false)
+			w.reconcile(false)
 			test.change(w)
-			w.visit(false)
+			w.reconcile(false)
 			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || !strings.Contains(drill.Message, test.want) {
 				t.Errorf("the drill is %+v", drill)
 			}
 			w.now = w.now.Add(time.Minute + time.Second)
-			w.visit(false)
+			w.reconcile(false)
 			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || len(w.drilled) > 0 {
 				t.Errorf("the drill is %+v, ended: %v", drill, w.drilled)
 			}
@@ -241,7 +241,7 @@ func TestUnreplicatedStoreIsNotDrilled(t *testing.T) {
 		t.Fatal("does not settle")
 	}
 	w.order("x", "")
-	w.visits(5)
+	w.reconciles(5)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || !strings.HasPrefix(drill.Message, "there are no copies") {
 		t.Errorf("the drill is %+v", drill)
 	}
@@ -254,7 +254,7 @@ func TestStoreTooSmallIsNotDrilled(t *testing.T) {
 		t.Fatal("does not settle")
 	}
 	w.order("x", "")
-	w.visits(5)
+	w.reconciles(5)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || !strings.Contains(drill.Message, "writes would wait") {
 		t.Errorf("the drill is %+v", drill)
 	}
@@ -264,10 +264,10 @@ func TestStoreTooSmallIsNotDrilled(t *testing.T) {
 func TestOrderedDrillsTakeTurns(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.order("one", "box-master-0")
-	w.visits(3)
+	w.reconciles(3)
 	w.order("two", "box-master-1")
 	w.order("three", "box-master-2")
-	w.visits(1)
+	w.reconciles(1)
 	for _, name := range []string{"two", "three"} {
 		waits := meta.FindStatusCondition(w.operation(name).Conditions, v1alpha1.ConditionOperationComplete)
 		if w.operation(name).Phase != v1alpha1.OperationPending || waits.Message != "the drill waits until StoreOperation one has ended" {
@@ -276,7 +276,7 @@ func TestOrderedDrillsTakeTurns(t *testing.T) {
 	}
 	w.withdraw("three")
 	for range 60 {
-		w.visits(1)
+		w.reconciles(1)
 		w.cluster.members["box-master-1"].tablets = max(w.cluster.members["box-master-1"].tablets, 1)
 	}
 	if !slices.Equal(w.drilled, []string{"box-master-0", "box-master-1"}) || w.operation("two").Phase != v1alpha1.OperationSucceeded {
@@ -290,14 +290,14 @@ func TestDrillsThatNeverBegin(t *testing.T) {
 	w.store.CreationTimestamp = metav1.NewTime(w.now)
 	w.order("former", "").CreatedAt = w.now.Add(-time.Second)
 	w.order("one", "")
-	w.visits(3)
+	w.reconciles(3)
 	if is := w.operation("former"); is.Phase != v1alpha1.OperationFailed || is.Conditions[0].Reason != v1alpha1.ReasonOperationStoreIsNew {
 		t.Errorf("an order that is older than the Store: %+v", is)
 	}
 	w.store.Spec.Recovery.Drill = &v1alpha1.DrillSpec{Schedule: "* * * * *", Window: "1h"}
-	w.visits(1)
+	w.reconciles(1)
 	w.now, w.cluster.recovered = w.now.Add(time.Minute), nil
-	w.visit(false)
+	w.reconcile(false)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || drill.Message != "drill 1 has not ended" {
 		t.Errorf("due meanwhile: %+v", drill)
 	}
@@ -305,17 +305,17 @@ func TestDrillsThatNeverBegin(t *testing.T) {
 
 // Deleting the StoreOperation withdraws the drill until the process was told to end, and not afterwards.
 func TestWithdrawnDrill(t *testing.T) {
-	for visits, ended := range []int{0, 0, 0, 1} {
+	for reconciles, ended := range []int{0, 0, 0, 1} {
 		w := newHoldingWorld(t)
 		w.order("once", "")
-		w.visits(visits)
+		w.reconciles(reconciles)
 		w.withdraw("once")
-		w.visits(20)
+		w.reconciles(20)
 		if len(w.drilled) != ended {
-			t.Errorf("withdrawn after %d visits: %v ended", visits, w.drilled)
+			t.Errorf("withdrawn after %d reconciles: %v ended", reconciles, w.drilled)
 		}
-		if w.store.Status.Turn != nil {
-			t.Errorf("withdrawn after %d visits: %+v is left", visits, w.store.Status.Turn)
+		if w.store.Status.DisruptionLock != nil {
+			t.Errorf("withdrawn after %d reconciles: %+v is left", reconciles, w.store.Status.DisruptionLock)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestDrillIsNotRepeated(t *testing.T) {
 	for i := range 12 {
 		w.order(fmt.Sprintf("order %d", i), "")
 	}
-	w.visits(100)
+	w.reconciles(100)
 	if len(w.drilled) != 1 {
 		t.Errorf("ended: %v", w.drilled)
 	}
@@ -340,7 +340,7 @@ func TestOperationsAreForgotten(t *testing.T) {
 		w.order(fmt.Sprintf("order %d", i), "").Status.Phase = v1alpha1.OperationFailed
 	}
 	w.order("open", "box-master-9")
-	w.visits(3)
+	w.reconciles(3)
 	if left := len(w.operations); left != v1alpha1.MaxFinishedOperations || w.operations[0].Name != "order 6" {
 		t.Errorf("%d are left, the first one %s", left, w.operations[0].Name)
 	}
@@ -351,7 +351,7 @@ func TestDrillWithoutRecordFails(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.order("once", "")
 	for range 30 {
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 		w.cluster.recovered = nil
 	}
@@ -360,7 +360,7 @@ func TestDrillWithoutRecordFails(t *testing.T) {
 		t.Fatalf("the drill is %+v", drill)
 	}
 	w.now = w.now.Add(10 * time.Minute)
-	w.visits(2)
+	w.reconciles(2)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillFailed || drill.MeasuredMs != 0 {
 		t.Errorf("the drill is %+v", drill)
 	}
@@ -369,14 +369,14 @@ func TestDrillWithoutRecordFails(t *testing.T) {
 func TestDrillsByTheClock(t *testing.T) {
 	w := newHoldingWorld(t) // it is some minutes after midnight
 	w.store.Spec.Recovery.Drill = &v1alpha1.DrillSpec{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin", Window: "1h"}
-	w.visits(5)
+	w.reconciles(5)
 	notes := w.store.Status.DrillNotes
 	if want := time.Date(2026, 1, 1, 1, 30, 0, 0, time.UTC); len(w.store.Status.Drills) > 0 || !notes.NextAt.Time.Equal(want) {
 		t.Fatalf("drills %+v, notes %+v", w.store.Status.Drills, notes)
 	}
 	for day := range 3 {
 		w.now = time.Date(2026, 1, 1+day, 1, 30, 5, 0, time.UTC)
-		w.visits(30)
+		w.reconciles(30)
 		for _, member := range w.cluster.members {
 			member.tablets = max(member.tablets, 1)
 		}
@@ -387,24 +387,24 @@ func TestDrillsByTheClock(t *testing.T) {
 	// What keeps it from beginning for too long makes it missed; a pause of the operator's does, too, and many are missed but once.
 	w.store.Spec.Paused = true
 	w.now = time.Date(2026, 1, 4, 1, 30, 5, 0, time.UTC)
-	w.visits(2)
+	w.reconciles(2)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Message != "the drill waits: spec.paused is set" {
 		t.Errorf("the drill is %+v", drill)
 	}
 	w.now = w.now.Add(time.Hour)
-	w.visits(2)
+	w.reconciles(2)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillMissed || drill.Message != "it could not begin in time: spec.paused is set" {
 		t.Errorf("the drill is %+v", drill)
 	}
 	w.store.Spec.Paused = false
 	w.now = time.Date(2026, 2, 1, 12, 0, 0, 0, time.UTC)
-	w.visits(5)
+	w.reconciles(5)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillMissed || drill.Number != 5 || len(w.drilled) != 3 {
 		t.Errorf("the drill is %+v, ended: %v", drill, w.drilled)
 	}
 	w.refusesSchedules(t)
 	w.store.Spec.Recovery.Drill = nil
-	w.visits(1)
+	w.reconciles(1)
 	if notes := w.store.Status.DrillNotes; notes.NextAt != nil || notes.Schedule != "" {
 		t.Errorf("notes are left: %+v", notes)
 	}
@@ -416,7 +416,7 @@ func (w *world) refusesSchedules(t *testing.T) {
 	for _, schedule := range []string{"61 * * * *", "0 0 31 2 *"} {
 		w.store.Spec.Recovery.Drill.Schedule = schedule
 		count := w.store.Status.DrillNotes.Count
-		w.visits(5)
+		w.reconciles(5)
 		if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || drill.Number != count+1 {
 			t.Errorf("the drill is %+v", drill)
 		}

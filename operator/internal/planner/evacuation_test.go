@@ -41,13 +41,13 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 	w := newLocalWorld(t)
 	before := w.podOf("box-master-1")
 	node := w.cordon("box-master-1")
-	w.visit(false)
+	w.reconcile(false)
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.Node != node || leaves.Cause != v1alpha1.DrainCordoned ||
 		leaves.MovedAt != nil || leaves.WaitsFor != "" {
 		t.Fatalf("on record: %+v", leaves)
 	}
-	w.visit(false)
-	w.visit(false)
+	w.reconcile(false)
+	w.reconcile(false)
 	if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != v1alpha1.ReasonEvacuating || got.Status != metav1.ConditionTrue ||
 		!strings.HasPrefix(got.Message, "node "+node+" is drained (Cordoned), and box-master-1 leaves: 2 tablets, 3 copies left") {
 		t.Errorf("Progressing is %+v", got)
@@ -87,8 +87,8 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 func TestTwoDrainedNodes(t *testing.T) {
 	w := newLocalWorld(t)
 	nodes := []string{w.cordon("box-master-0"), w.cordon("box-master-1")}
-	w.visit(false)
-	w.visit(false)
+	w.reconcile(false)
+	w.reconcile(false)
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.WaitsFor != "box-master-0, which leaves first" {
 		t.Errorf("on record: %+v", leaves)
 	}
@@ -128,8 +128,8 @@ func TestUncordonedHalfWay(t *testing.T) {
 	w := newLocalWorld(t)
 	before := w.podOf("box-master-1")
 	node := w.cordon("box-master-1")
-	w.visit(false)
-	w.visit(false)
+	w.reconcile(false)
+	w.reconcile(false)
 	if !w.cluster.members["box-master-1"].isDraining {
 		t.Fatal("it is not drained")
 	}
@@ -210,10 +210,10 @@ func TestHeldOnADrainedNode(t *testing.T) {
 	} {
 		w := newLocalWorld(t)
 		hold(&w.store.Spec)
-		w.visit(false)
+		w.reconcile(false)
 		before := w.store.Status.DeepCopy()
 		node := w.cordon("box-master-1")
-		w.visit(false)
+		w.reconcile(false)
 		want := "node " + node + " is drained (Cordoned), but " + field + ": true keeps box-master-1 there, and evictions of it are " +
 			"refused: kubectl drain does not end. Set " + field + ": false, or uncordon " + node
 		got := w.condition(v1alpha1.ConditionProgressing)
@@ -230,7 +230,7 @@ func TestHeldOnADrainedNode(t *testing.T) {
 		// A second node tells of itself, though the condition's reason stays as it is.
 		before = w.store.Status.DeepCopy()
 		second := w.cordon("box-master-2")
-		w.visit(false)
+		w.reconcile(false)
 		isTold := func(e status.Event) bool { return e.Type == "Warning" && strings.Contains(e.Note, "node "+second+" ") }
 		if events := status.Events(before, &w.store.Status); !slices.ContainsFunc(events, isTold) {
 			t.Errorf("%s: events are %+v", field, events)
@@ -251,7 +251,7 @@ func TestNoSpareNode(t *testing.T) {
 		t.Fatalf("moved %+v", moved)
 	}
 	w.cordon("box-master-2")
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	want := "a node for its next pod (Unschedulable: 0/3 nodes are available): add one with room for a master, or uncordon " + node
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.MovedAt == nil || leaves.WaitsFor != want {
 		t.Errorf("on record: %+v", leaves)
@@ -280,7 +280,7 @@ func TestRefusedEvacuation(t *testing.T) {
 	}
 	w.orderDrain("box-master-0", "box-master-2")
 	node := w.podOf("box-master-1").Node
-	w.visit(false)
+	w.reconcile(false)
 	plan := w.tried(func(o facts.Observed) facts.Observed {
 		o.Nodes[node] = facts.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
 		return o
@@ -296,7 +296,7 @@ func TestMemberLeavesAnIsolatedNode(t *testing.T) {
 	w.store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
 	node := w.podOf("box-master-1").Node
 	w.isolate("elsewhere", node)
-	w.visit(false)
+	w.reconcile(false)
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.Cause != v1alpha1.DrainIsolated || leaves.WaitsFor != "" {
 		t.Fatalf("on record: %+v", leaves)
 	}
@@ -309,7 +309,7 @@ func TestMemberLeavesAnIsolatedNode(t *testing.T) {
 	if moved := runFor[steps.MoveMember](w, 20); len(moved) != 1 {
 		t.Fatalf("moved %+v", moved)
 	}
-	w.visit(false)
+	w.reconcile(false)
 	want := "or delete the StoreOperation that isolates " + node
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || !strings.HasSuffix(leaves.WaitsFor, want) {
 		t.Errorf("on record: %+v", leaves)

@@ -45,7 +45,7 @@ func TestFailingMemberLeavesItsNode(t *testing.T) {
 		taken[0].Why != "box-master-1 failed there 3 times within 10m0s, and no other one anywhere" {
 		t.Fatalf("after three: %+v", taken)
 	}
-	w.visit(false)
+	w.reconcile(false)
 	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
 	if degraded.Status != metav1.ConditionTrue || degraded.Reason != v1alpha1.ReasonNodeIsolated ||
 		!strings.HasSuffix(degraded.Message, "When it is repaired: kubectl rcbox isolate -n default box "+node+" --undo") {
@@ -60,7 +60,7 @@ func TestFailingMemberLeavesItsNode(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Hour)
 	w.isolate()
-	w.visit(false)
+	w.reconcile(false)
 	if len(w.store.Status.Isolations) > 0 {
 		t.Errorf("taken back, and on record: %+v", w.store.Status.Isolations)
 	}

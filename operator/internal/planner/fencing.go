@@ -63,7 +63,7 @@ func (p *planning) followFencing() {
 			if fence.Message = p.whyNotFenced(&fence, state); fence.Message == "" {
 				why := p.howLost(fence.Node) + ", and " + fence.Member + " was lost with it and is proven dead"
 				p.add(steps.FenceNode{Fence: fence, Why: why})
-				p.lookAgainIn(turnInterval)
+				p.lookAgainIn(lockInterval)
 			}
 		}
 		isUntainted := node.Ready && !node.OutOfService // no member moves before the taint is set
@@ -100,7 +100,7 @@ func (p *planning) noteFences() {
 			Since: metav1.NewTime(view.Lost.Since.Truncate(time.Second)), Message: "the status to record the request",
 			RemediationTemplate: spec.Recovery.Fencing.RemediationTemplate,
 		})
-		p.lookAgainIn(turnInterval)
+		p.lookAgainIn(lockInterval)
 	}
 }
 

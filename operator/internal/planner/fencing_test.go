@@ -49,7 +49,7 @@ func TestLostNodeIsFenced(t *testing.T) {
 			t.Errorf("after %d s: %s", second, steps.Describe(step))
 		}
 	}
-	w.visit(false)
+	w.reconcile(false)
 	if fence := w.fenceOf(node); fence == nil || fence.RequestedAt == nil || !fence.Done || fence.Member != "box-master-1" {
 		t.Errorf("on record: %+v", fence)
 	}
@@ -184,7 +184,7 @@ func TestMachineThatIsProvedOff(t *testing.T) {
 	w.proveOff(node)
 	for second := range 60 {
 		w.tick()
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		isUp := w.podOf("box-master-1") != nil && w.podOf("box-master-1").Node != node && w.podOf("box-master-1").Ready
 		if countOf[steps.UnfenceNode](plan) > 0 && !isUp {
 			t.Fatalf("after %d s the machine may be switched on, and the member has not moved", second)
@@ -203,7 +203,7 @@ func TestMachineStaysOffWhileItMayBeNeeded(t *testing.T) {
 	w, node := newPowerWorld(t)
 	w.proveOff(node)
 	w.store.Spec.Paused = true // so that it goes on record, and the member does not move
-	w.visit(false)
+	w.reconcile(false)
 	w.store.Spec.Paused = false
 	o := w.observe()
 	next := w.podOf("box-master-0").Pod // the member's next pod, for which there is no node
@@ -335,7 +335,7 @@ func TestFrozenNodeIsLookedAtInTime(t *testing.T) {
 	runFor[steps.FenceNode](w, 20)
 	w.proveOff(node)
 	w.store.Spec.Paused = true // so that the proof is recorded, and the member does not move
-	w.visit(false)
+	w.reconcile(false)
 	w.store.Spec.Paused = false
 	o = w.observe()
 	setSilent(&o, node, o.Now)
@@ -431,7 +431,7 @@ func TestDrainedNodeKeepsNoFencedMemberFromMoving(t *testing.T) {
 	}
 	var order []string
 	for range 300 {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		for move := range steps.Of[steps.MoveMember](plan.Steps) {
 			order = append(order, move.Member)
 		}

@@ -25,7 +25,7 @@ func TestVolumesGrow(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.rigid = true
 	w.store.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi"))
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	want := "grow volume claim box-master-0-copies of box-master-0: it asks for 4Gi, and the spec for 6Gi"
 	if got := describe(plan.Steps); got != want {
 		t.Fatalf("steps:\n%s", got)
@@ -55,11 +55,11 @@ func TestVolumesThatGrowWithPods(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.rigid = true
 	w.store.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi"))
-	w.visits(10)
+	w.reconciles(10)
 	claim := w.claims["box-master-1-copies"]
 	claim.GrowsWithPod = true
 	w.claims["box-master-1-copies"] = claim
-	plan := w.inTurn(asSeen)
+	plan := w.underLock(asSeen)
 	if countOf[steps.RestartMember](plan) != 1 || plan.Steps[0].(steps.RestartMember).Member != "box-master-1" {
 		t.Errorf("steps:\n%s", describe(plan.Steps))
 	}
@@ -89,7 +89,7 @@ func TestStateVolumeGrows(t *testing.T) {
 	claim := w.claims["box-coordinator-state"]
 	claim.AskedFor = resource.MustParse("1Gi")
 	w.claims["box-coordinator-state"] = claim
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	want := "grow volume claim box-coordinator-state of box-coordinator: it asks for 1Gi, and the spec for 2Gi"
 	if got := describe(plan.Steps); got != want {
 		t.Errorf("steps:\n%s", got)

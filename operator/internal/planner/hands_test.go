@@ -116,16 +116,16 @@ func (h *hands) TellDomain(_ context.Context, step steps.TellDomain) error {
 	return nil
 }
 
-func (h *hands) RecallPod(_ context.Context, step steps.RecallPod) error {
+func (h *hands) CancelPodEnd(_ context.Context, step steps.CancelPodEnd) error {
 	pod := h.w.pods[step.Pod.Name]
-	pod.Recalled = step.Mark
+	pod.EndCancelled = step.Mark
 	pod.ResourceVersion += "1"
 	return nil
 }
 
 func (h *hands) DeletePod(_ context.Context, step steps.DeletePod) error {
-	if step.InTurn {
-		h.w.checkTurn(step.Pod)
+	if step.UnderLock {
+		h.w.checkLock(step.Pod)
 		if ordinal, _ := v1alpha1.CoordinatorOrdinal("box", step.Member); ordinal < int(h.w.store.Spec.Coordinator.Replicas) {
 			h.w.checkAdmitted(step.Member, step.Pod)
 		}
@@ -159,8 +159,8 @@ func (h *hands) RetireMember(_ context.Context, step steps.RetireMember) error {
 	return nil
 }
 
-func (h *hands) RecallTurn(_ context.Context, step steps.RecallTurn) error {
-	h.w.pods[step.Turn.Pod].ResourceVersion += "1"
+func (h *hands) CancelDisruption(_ context.Context, step steps.CancelDisruption) error {
+	h.w.pods[step.Lock.Pod].ResourceVersion += "1"
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (p *planning) endHibernated() {
 		_, isObject := step.(steps.ApplyObject)
 		return !isFinalizer && !isObject
 	})
-	if state.Again = slices.ContainsFunc(o.Pods, p.isRecalled); state.Again {
+	if state.Again = slices.ContainsFunc(o.Pods, p.isEndCancelled); state.Again {
 		state.PodsLeft = len(o.Pods)
 		return
 	}
@@ -88,10 +88,10 @@ func (p *planning) whyAwake() string {
 	}
 }
 
-// isRecalled says whether the pod was marked when the Store was woken up from the sleep that is on record. If it were ended for that sleep
-// all the same, a Store that is woken up once more would not change it, so that a late operator could still end it.
-func (p *planning) isRecalled(pod facts.Pod) bool {
-	return !pod.Terminating() && pod.Recalled == markOf(p.observed.Store.Status.HibernatedSince)
+// isEndCancelled says whether the pod was marked when the Store was woken up from the sleep that is on record. If it were ended for that
+// sleep all the same, a Store that is woken up once more would not change it, so that a late operator could still end it.
+func (p *planning) isEndCancelled(pod facts.Pod) bool {
+	return !pod.Terminating() && pod.EndCancelled == markOf(p.observed.Store.Status.HibernatedSince)
 }
 
 // markOf is what a pod is marked with when the Store is woken up.
@@ -121,10 +121,10 @@ func (p *planning) endAll(component string) int {
 func (p *planning) wake() {
 	since := p.observed.Store.Status.HibernatedSince
 	for i := range p.observed.Pods {
-		if pod := &p.observed.Pods[i]; !pod.Terminating() && !p.isRecalled(*pod) {
+		if pod := &p.observed.Pods[i]; !pod.Terminating() && !p.isEndCancelled(*pod) {
 			p.plan.IsWaking = true
-			p.add(steps.RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: markOf(since)})
-			p.lookAgainIn(turnInterval)
+			p.add(steps.CancelPodEnd{Member: pod.Member, Pod: pod.Ref(), Mark: markOf(since)})
+			p.lookAgainIn(lockInterval)
 		}
 	}
 }

@@ -25,11 +25,11 @@ func TestStoreSleepsAndWakesUp(t *testing.T) {
 	w := newHoldingWorld(t)
 	before := w.store.Status.ClusterID
 	w.store.Spec.Hibernated = true
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	if len(plan.Steps) > 0 || w.store.Status.HibernatedSince == nil {
 		t.Fatalf("since %v, steps %+v: what is begun is on record first", w.store.Status.HibernatedSince, plan.Steps)
 	}
-	w.visit(false)
+	w.reconcile(false)
 	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "still to end: 3 pods")
 	if len(w.livePods()) != 1 {
 		t.Errorf("the coordinator ends last, and there are %d pods", len(w.livePods()))
@@ -58,18 +58,18 @@ func TestStoreSleepsAndWakesUp(t *testing.T) {
 func TestStoreSleepsAgainBeforeItWasAwake(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Hibernated = true
-	w.visit(false)
+	w.reconcile(false)
 	since := *w.store.Status.HibernatedSince
 	for _, pod := range w.pods {
-		pod.Recalled = since.UTC().Format(time.RFC3339)
+		pod.EndCancelled = since.UTC().Format(time.RFC3339)
 	}
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	if again := w.store.Status.HibernatedSince; len(plan.Steps) > 0 || again == nil || !since.Before(again) {
 		t.Fatalf("hibernated since %v, and again since %v, steps %+v", since, again, plan.Steps)
 	}
 	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "still to end: 4 pods")
 	w.store.Spec.Hibernated = false
-	if plan := planner.Make(w.observe()); countOf[steps.RecallPod](plan) != 4 {
+	if plan := planner.Make(w.observe()); countOf[steps.CancelPodEnd](plan) != 4 {
 		t.Errorf("woken up once more, %+v", plan.Steps)
 	}
 	w.store.Spec.Hibernated = true
@@ -82,7 +82,7 @@ func TestStoreStaysAwakeWhileSomethingIsShort(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Hibernated = true
 	w.cluster.short = 20
-	w.visit(false)
+	w.reconcile(false)
 	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating,
 		"the Store is not hibernated yet: log segments with fewer copies than 1")
 	if len(w.livePods()) != 4 || w.store.Status.HibernatedSince != nil {
@@ -90,7 +90,7 @@ func TestStoreStaysAwakeWhileSomethingIsShort(t *testing.T) {
 	}
 	// What ends meanwhile is made anew.
 	w.end(w.podOf("box-master-1"))
-	w.visit(false)
+	w.reconcile(false)
 	if w.podOf("box-master-1") == nil {
 		t.Error("a pod that ended was not made anew")
 	}

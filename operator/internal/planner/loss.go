@@ -32,7 +32,7 @@ func (p *planning) lostNode(m *facts.Member, view *MemberView) *Lost {
 		lost.ProvenAt = p.observed.Now
 	}
 	if before := p.observed.Recorded(m.Name).Lost; cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
-		p.lookAgainIn(turnInterval) // only that this is on record is waited for
+		p.lookAgainIn(lockInterval) // only that this is on record is waited for
 	}
 	return lost
 }

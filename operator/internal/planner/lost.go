@@ -146,8 +146,8 @@ func (p *planning) returnsToIsolated(s *subject, lostDomains int) bool {
 	return true
 }
 
-// starting is how many members have a new pod that is on its way, or get one now: between the end of the old one and the next visit there
-// is none.
+// starting is how many members have a new pod that is on its way, or get one now: between the end of the old one and the next reconcile
+// there is none.
 func (p *planning) starting() int {
 	count := 0
 	for i := range p.plan.Masters {

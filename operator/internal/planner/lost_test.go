@@ -41,7 +41,7 @@ func (w *world) lostOf() *v1alpha1.LostStatus {
 func runFor[S steps.Step](w *world, seconds int) map[int]S {
 	taken := map[int]S{}
 	for second := range seconds {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		for _, step := range plan.Steps {
 			if wanted, ok := step.(S); ok {
 				taken[second] = wanted
@@ -167,7 +167,7 @@ func observedLoss(t *testing.T) facts.Observed {
 	w := newLocalWorld(t)
 	w.cluster.members["box-master-1"].tablets = 0
 	w.killNode(w.podOf("box-master-1").Node)
-	w.visit(false)
+	w.reconcile(false)
 	w.now = w.now.Add(time.Minute)
 	o := w.observe()
 	if moves := movesOf(planner.Make(o)); len(moves) != 1 || moves[0] != "box-master-1" {
@@ -255,8 +255,8 @@ func TestMemberThatLeavesCountsAsLost(t *testing.T) {
 		w.killNode(w.podOf(member).Node)
 		w.cluster.members[member].tablets = 0
 	}
-	w.visit(false)
-	w.visit(false)
+	w.reconcile(false)
+	w.reconcile(false)
 	w.now = w.now.Add(time.Minute)
 	o := w.observe()
 	plan := planner.Make(o)
@@ -309,8 +309,8 @@ func anyShrinkingWorld(t *rapid.T) {
 		t.Fatal("does not settle")
 	}
 	t.Repeat(map[string]func(*rapid.T){
-		"visit": func(*rapid.T) { w.visit(false) },
-		"tick":  func(*rapid.T) { w.tick() },
+		"reconcile": func(*rapid.T) { w.reconcile(false) },
+		"tick":      func(*rapid.T) { w.tick() },
 		"scale in": func(t *rapid.T) {
 			w.store.Spec.Masters.Replicas = rapid.Int32Range(2, w.store.Spec.Masters.Replicas).Draw(t, "replicas")
 		},
@@ -344,7 +344,7 @@ func TestMovesAreBounded(t *testing.T) {
 		for _, member := range []string{"box-master-1", "box-master-3"} {
 			w.killNode(w.podOf(member).Node)
 		}
-		w.visit(false)
+		w.reconcile(false)
 		w.now = w.now.Add(time.Minute)
 		if moves := movesOf(planner.Make(w.observe())); len(moves) != want {
 			t.Errorf("%d at once: moves %v", atOnce, moves)
@@ -363,7 +363,7 @@ func TestMovesAreBoundedOverTime(t *testing.T) {
 	}
 	moved := map[string]bool{}
 	for range 60 {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		for _, member := range movesOf(plan) {
 			moved[member] = true
 		}

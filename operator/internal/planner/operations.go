@@ -58,10 +58,10 @@ func (p *planning) carryOrdersOver() {
 	annotations := o.FormerAnnotations()
 	switch {
 	case isMissing:
-		p.lookAgainIn(turnInterval)
+		p.lookAgainIn(lockInterval)
 	case o.HasFormerOrders() && len(annotations) > 0:
 		p.add(steps.DropOrders{Annotations: annotations, Why: "StoreOperations have taken their place"})
-		p.lookAgainIn(turnInterval)
+		p.lookAgainIn(lockInterval)
 	default:
 		p.plan.OrdersCarriedOver, p.plan.Drills.Notes.Order = true, ""
 	}
@@ -94,7 +94,7 @@ func (p *planning) finalizeUpgrade() {
 	}
 }
 
-// maxSplits is how many splits are ordered in one visit: each is a call, and one that waits is ordered again and again.
+// maxSplits is how many splits are ordered in one reconcile: each is a call, and one that waits is ordered again and again.
 const maxSplits = 16
 
 // splitTables orders splits until the coordinator has carried them out or refused them: it knows what they wait for.

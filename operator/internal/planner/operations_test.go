@@ -43,12 +43,12 @@ func TestRestartByOrder(t *testing.T) {
 		}
 		w.orderRestart("all")
 		w.order("drill", "")
-		w.visits(1)
+		w.reconciles(1)
 		if got := w.says("drill"); got != "Pending Waits: the drill waits until StoreOperation all has ended" {
 			t.Errorf("a drill meanwhile: %s", got)
 		}
 		for range 200 {
-			w.visits(1)
+			w.reconciles(1)
 			if is := w.operation("all"); is.HasEnded() {
 				break
 			}
@@ -66,7 +66,7 @@ func TestRestartByOrder(t *testing.T) {
 			before[name] = w.podOf(name).UID
 		}
 		w.withdraw("drill")
-		w.visits(20)
+		w.reconciles(20)
 		for name, uid := range before {
 			if w.podOf(name).UID != uid {
 				t.Errorf("strategy %q: %s was restarted twice", strategy, name)
@@ -82,13 +82,13 @@ func TestRestartByOrder(t *testing.T) {
 func TestRestartWaitsForADrill(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.order("drill", "box-master-1")
-	w.visits(3)
+	w.reconciles(3)
 	w.orderRestart("all")
-	w.visits(1)
+	w.reconciles(1)
 	if got := w.says("all"); !strings.HasSuffix(got, ": StoreOperation drill comes first") {
 		t.Errorf("the restart: %s", got)
 	}
-	w.visits(150)
+	w.reconciles(150)
 	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillSucceeded && drill.State != v1alpha1.DrillTooSlow {
 		t.Errorf("the drill: %+v", drill)
 	}
@@ -103,7 +103,7 @@ func TestRestartOfSome(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	first, second := w.podOf("box-master-1").UID, w.podOf("box-master-2").UID
 	w.orderRestart("one", "box-master-1")
-	w.visits(40)
+	w.reconciles(40)
 	if w.podOf("box-master-1").UID == first || w.podOf("box-master-2").UID != second {
 		t.Error("box-master-1 alone is to be restarted")
 	}
@@ -112,10 +112,10 @@ func TestRestartOfSome(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Minute)
 	w.orderRestart("never", "box-master-2")
-	w.visit(false)
+	w.reconcile(false)
 	w.withdraw("never")
 	w.orderRestart("nobody", "box-master-9")
-	w.visits(20)
+	w.reconciles(20)
 	if w.podOf("box-master-2").UID != second {
 		t.Error("box-master-2 was restarted, and the order was withdrawn")
 	}
@@ -125,7 +125,7 @@ func TestRestartOfSome(t *testing.T) {
 	w = newWorld(2)
 	w.settle(100)
 	w.orderRestart("all")
-	w.visits(5)
+	w.reconciles(5)
 	if got := w.says("all"); !strings.HasPrefix(got, "Failed Refused: there are no copies") {
 		t.Error(got)
 	}
@@ -155,7 +155,7 @@ func TestUpgradeIsFinalizedByOrder(t *testing.T) {
 		{facts.Format{Active: 1, Newest: 3}, "Succeeded Done: format 2 is in force", 2},
 	} {
 		w.format = step.format
-		w.visits(2)
+		w.reconciles(2)
 		if got := w.says("upgrade"); got != step.says || w.format.Active != step.active {
 			t.Errorf("%+v: %s, format %d is in force", step.format, got, w.format.Active)
 		}
@@ -207,7 +207,7 @@ func (w *world) drillsWithoutStatus() int {
 	w.forgetful = true
 	w.order("once", "box-master-1")
 	for range 100 {
-		w.visits(1)
+		w.reconciles(1)
 		w.cluster.members["box-master-1"].tablets = max(w.cluster.members["box-master-1"].tablets, 1)
 	}
 	return len(w.drilled) - 1
@@ -216,9 +216,9 @@ func (w *world) drillsWithoutStatus() int {
 // drillsAfterWithdrawal are those of an order that is withdrawn right before the process would end.
 func (w *world) drillsAfterWithdrawal() int {
 	w.order("once", "")
-	w.visits(2)
+	w.reconciles(2)
 	w.withdraw("once")
-	w.visits(20)
+	w.reconciles(20)
 	return len(w.drilled)
 }
 
@@ -227,6 +227,6 @@ func (w *world) repeatedRestarts() int {
 	w.now = w.now.Add(time.Minute)
 	before := w.podOf("box-master-1").Number
 	w.orderRestart("once", "box-master-1")
-	w.visits(60)
+	w.reconciles(60)
 	return int(w.podOf("box-master-1").Number - before - 1)
 }

@@ -54,8 +54,8 @@ type Plan struct {
 	Addresses Addresses
 	// Fences are the nodes that are fenced, or are to be.
 	Fences []v1alpha1.FenceStatus
-	// Turn is what is to be on record as the next process to end; nil if there is none.
-	Turn *v1alpha1.TurnStatus
+	// Lock is the disruption lock that is to be on record: the one process that serves and that may be ended next; nil if there is none.
+	Lock *v1alpha1.DisruptionLock
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }

@@ -388,7 +388,7 @@ func TestShortfall(t *testing.T) {
 	}
 }
 
-func TestFirstVisit(t *testing.T) {
+func TestFirstReconcile(t *testing.T) {
 	w := newWorld(2)
 	want := `add the finalizer: so that the Store outlives its pods
 apply Service box: it is missing
@@ -458,7 +458,7 @@ func TestLateReportOfAnEndWithoutCoordinator(t *testing.T) {
 // A default image that never ran is not kept; one that did is.
 func TestDefaultImage(t *testing.T) {
 	w := newWorld(1)
-	w.visit(false)
+	w.reconcile(false)
 	o := w.observe()
 	o.DefaultImage = "store:2"
 	if got := planner.Make(o).Image; got != "store:2" {

@@ -2,7 +2,7 @@
 // steps (package steps), each with its reason. There is no client and no clock in it.
 //
 // Make derives views of all members (derive.go), follows the rules in the order in which they are listed below, and settles which process
-// ends next (turn.go). A rule sees what the rules before it gave, and names each condition under which it gives nothing.
+// ends next (lock.go). A rule sees what the rules before it gave, and names each condition under which it gives nothing.
 package planner
 
 import (
@@ -73,7 +73,7 @@ func Make(o facts.Observed) Plan {
 	}
 	p.derive()
 	p.follow(serving)
-	p.settleTurn()
+	p.settleLock()
 	p.follow(settled)
 	return p.plan
 }

@@ -18,8 +18,8 @@ type planning struct {
 	masters      []*facts.Member
 	plan         Plan
 	book         *addressbook.Book
-	// asked is the first process whose end this plan asks for.
-	asked *v1alpha1.TurnStatus
+	// requested is the disruption lock for the first process whose end this plan asks for.
+	requested *v1alpha1.DisruptionLock
 	// tries is how many pods this plan asks the API server about.
 	tries int
 	// isChanging: a rule changes who is a member, and later ones wait with theirs.

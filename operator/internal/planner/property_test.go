@@ -61,10 +61,10 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		return rapid.SampledFrom(live).Draw(t, "pod")
 	}
 	t.Repeat(map[string]func(*rapid.T){
-		"visit":      func(*rapid.T) { w.visit(false) },
-		"visit lost": func(*rapid.T) { w.visit(true) },
-		"tick":       func(*rapid.T) { w.tick() },
-		"scale":      func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(fewest, 5).Draw(t, "replicas") },
+		"reconcile":      func(*rapid.T) { w.reconcile(false) },
+		"reconcile lost": func(*rapid.T) { w.reconcile(true) },
+		"tick":           func(*rapid.T) { w.tick() },
+		"scale":          func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(fewest, 5).Draw(t, "replicas") },
 		"scale coordinators": func(t *rapid.T) {
 			if !w.hasStandbys() {
 				t.Skip("one only")
@@ -253,12 +253,12 @@ func checkSettles(t *rapid.T, w *world) {
 	for node := range w.strayNodes() {
 		w.killStrays(node)
 	}
-	w.visit(false)
+	w.reconcile(false)
 	w.sayWhatIsSilent()
 	w.nodesComeBack() // a member that slept cannot start on a node that was isolated while it ran there
 	plan, refused, settled := w.settle(300)
 	if !settled {
-		t.Fatalf("still busy after 300 visits: %+v", plan.Steps)
+		t.Fatalf("still busy after 300 reconciles: %+v", plan.Steps)
 	}
 	if refused == "" && len(w.masters()) != int(w.store.Spec.Masters.Replicas) {
 		t.Fatalf("there are masters %v, but %d are asked for", w.masters(), w.store.Spec.Masters.Replicas)
@@ -329,7 +329,7 @@ func checkSleeps(t *rapid.T, w *world) {
 	}
 	w.settle(300)
 	for range 45 { // a pod on a node that does not answer is waited for
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 	if len(w.livePods()) > 0 || len(w.claims) < claims {
@@ -419,7 +419,7 @@ func checkDeletes(t *rapid.T, w *world) {
 		}
 	}
 	for range 60 {
-		w.visit(false)
+		w.reconcile(false)
 		if len(w.store.Finalizers) == 0 {
 			if live := w.livePods(); len(live) > 0 {
 				t.Fatalf("the Store went before its pods: %v", live)
@@ -531,7 +531,7 @@ func TestEndedPodsAreReplacedSlowly(t *testing.T) {
 			w.stop(pod)
 			pod.Process = facts.ProcessEnded
 		}
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 	if made := w.uids - pods; made < 4 || made > 7 {

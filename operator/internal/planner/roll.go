@@ -55,6 +55,6 @@ func (p *planning) roll() {
 	if view.OrderedBy != "" {
 		why = view.Pending + ", and everything has its copies"
 	}
-	p.replaceInTurn(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
+	p.replaceUnderLock(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }

@@ -26,10 +26,10 @@ func newHoldingWorld(t *testing.T) *world {
 }
 
 // restarts are the members that are restarted while a Store settles, in order.
-func (w *world) restarts(visits int) []string {
+func (w *world) restarts(reconciles int) []string {
 	var order []string
-	for range visits {
-		plan, _ := w.visit(false)
+	for range reconciles {
+		plan, _ := w.reconcile(false)
 		for _, step := range plan.Steps {
 			if restart, ok := step.(steps.RestartMember); ok {
 				order = append(order, restart.Member)
@@ -49,8 +49,8 @@ func (w *world) restarts(visits int) []string {
 func TestChangedSpecRolls(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
-	w.visit(false)
-	plan, _ := w.visit(false)
+	w.reconcile(false)
+	plan, _ := w.reconcile(false)
 	if len(plan.Steps) != 1 {
 		t.Fatalf("steps %+v", plan.Steps)
 	}
@@ -64,7 +64,7 @@ func TestChangedSpecRolls(t *testing.T) {
 		t.Errorf("Progressing is %+v", progressing)
 	}
 	w.tick()
-	w.visit(false)
+	w.reconcile(false)
 	progressing = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !strings.HasPrefix(progressing.Message, "3 pods left to restart, first box-master-1 (image: store:1 -> store:2); "+
 		"the next one restarts when all copies are there: ") {
@@ -85,7 +85,7 @@ func TestBrokenSpecStopsRolling(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:broken"
 	for range 60 {
-		w.visit(false)
+		w.reconcile(false)
 		for _, pod := range w.livePods() {
 			if pod.Inputs.Image == "store:broken" {
 				pod.deadNode = true // it never starts
@@ -104,7 +104,7 @@ func TestBrokenSpecStopsRolling(t *testing.T) {
 	}
 	// Taking it back is enough.
 	w.store.Spec.Image = "store:1"
-	w.visit(false)
+	w.reconcile(false)
 	for _, pod := range w.pods {
 		pod.deadNode = false
 	}
@@ -158,7 +158,7 @@ func TestPausedStoreIsLeftAlone(t *testing.T) {
 	w.store.Spec.Masters.Replicas = 4
 	w.end(w.podOf("box-master-1"))
 	for range 30 {
-		if plan, _ := w.visit(false); len(plan.Steps) > 0 {
+		if plan, _ := w.reconcile(false); len(plan.Steps) > 0 {
 			t.Fatalf("steps %+v", plan.Steps)
 		}
 		w.tick()
@@ -173,7 +173,7 @@ func TestPausedStoreIsLeftAlone(t *testing.T) {
 		t.Errorf("masters %v", w.masters())
 	}
 	w.store.Spec.Paused = true
-	w.visit(false)
+	w.reconcile(false)
 	progressing = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
 	if progressing.Message != "spec.paused is set; there is nothing to do" {
 		t.Errorf("Progressing is %+v", progressing)

@@ -38,7 +38,7 @@ func TestSettingsAreChangedWhileTheStoreRuns(t *testing.T) {
 	}
 	before := w.podNames()
 	w.changeSettings()
-	plan, _ := w.visit(false)
+	plan, _ := w.reconcile(false)
 	if len(plan.Steps) != 1 {
 		t.Fatalf("steps %+v", plan.Steps)
 	}
@@ -54,7 +54,7 @@ func TestSettingsAreChangedWhileTheStoreRuns(t *testing.T) {
 	// What needs a restart is named alone.
 	w.store.Spec.Image = "store:2"
 	w.store.Spec.Replication.Factor = new(int32(1))
-	plan, _ = w.visit(false)
+	plan, _ = w.reconcile(false)
 	if pending := plan.Masters[0].Pending; pending != "image: store:1 -> store:2" {
 		t.Errorf("pending %q", pending)
 	}
@@ -63,7 +63,7 @@ func TestSettingsAreChangedWhileTheStoreRuns(t *testing.T) {
 func TestAnOlderBuildIsRestartedForItsSettings(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.changeSettings()
-	plan := w.inTurn(asSeen)
+	plan := w.underLock(asSeen)
 	if len(plan.Steps) != 1 || !strings.Contains(steps.Describe(plan.Steps[0]), "1 copies (min 1) Buffered") {
 		t.Fatalf("steps %+v", plan.Steps)
 	}
@@ -83,7 +83,7 @@ func TestCopiesStayWhileAMemberIsAway(t *testing.T) {
 	}
 	w.killNode(w.podOf("box-master-1").Node)
 	for range 20 {
-		w.visit(false)
+		w.reconcile(false)
 		if have := w.cluster.settings; have.Replicas == nil || *have.Replicas != 2 || have.Min == nil || *have.Min != 1 {
 			t.Fatalf("with a master that is away, the settings are %+v", have)
 		}

@@ -63,7 +63,7 @@ func TestTablesAreSplitByOrder(t *testing.T) {
 	w.tables = map[string]*fakeTable{"fruit": fruit}
 	w.orderSplit("wide", "fruit", 16)
 	w.orderSplit("nowhere", "vegetables", 2)
-	w.visits(2)
+	w.reconciles(2)
 	for name, says := range map[string]string{
 		"wide":    "Pending Waits: the coordinator says: a server of it is dead",
 		"nowhere": "Failed NoSuchTable: the coordinator says: there is no table",
@@ -73,18 +73,18 @@ func TestTablesAreSplitByOrder(t *testing.T) {
 		}
 	}
 	fruit.refused, fruit.mute = "", true
-	w.visit(false)
+	w.reconcile(false)
 	const unknown = "Running UnderWay: the coordinator has not answered, and may have split the table: the operator asks again"
 	if got := w.says("wide"); got != unknown {
 		t.Error(got)
 	}
 	fruit.mute = false
-	w.visit(false)
+	w.reconcile(false)
 	if got := w.says("wide"); got != `Succeeded Done: table "fruit" has 16 tablets, and had a boundary at each of the 16 parts already` {
 		t.Error(got)
 	}
 	asked := fruit.asked
-	w.visits(5)
+	w.reconciles(5)
 	if fruit.asked != asked {
 		t.Errorf("the split is ordered %d times more", fruit.asked-asked)
 	}
@@ -101,12 +101,12 @@ func TestManySplits(t *testing.T) {
 		w.orderSplit("split-"+name, name, 4)
 	}
 	w.store.Spec.Paused = true
-	w.visits(2)
+	w.reconciles(2)
 	if got := w.says("split-table-7"); got != "Pending Waits: the split waits for spec.paused: false" {
 		t.Error(got)
 	}
 	w.store.Spec.Paused = false
-	w.visits(4)
+	w.reconciles(4)
 	for name, table := range w.tables {
 		if !slices.Equal(table.parts, []int32{4}) || table.asked != 1 {
 			t.Errorf("%s: %+v", name, table)
@@ -118,10 +118,10 @@ func TestManySplits(t *testing.T) {
 func (w *world) withdrawnSplits() int {
 	w.tables = map[string]*fakeTable{"fruit": {refused: "a server of it is dead"}}
 	w.orderSplit("wide", "fruit", 16)
-	w.visits(2)
+	w.reconciles(2)
 	w.withdraw("wide")
 	w.tables["fruit"].refused = ""
-	w.visits(3)
+	w.reconciles(3)
 	return w.unordered
 }
 
@@ -129,7 +129,7 @@ func (w *world) withdrawnSplits() int {
 func (w *world) unsplit() (found int) {
 	w.tables = map[string]*fakeTable{"fruit": {}}
 	w.orderSplit("wide", "fruit", 16)
-	w.visits(3)
+	w.reconciles(3)
 	if strings.HasPrefix(w.says("wide"), "Succeeded") != slices.Contains(w.tables["fruit"].parts, 16) || w.tables["fruit"].asked == 0 {
 		found++
 	}

@@ -61,7 +61,7 @@ func (p *planning) tryNext(view *MemberView, why string) (verdict admission, wor
 			Claim: view.claimOfNext(), Addresses: pod.Addresses, InPlaceOf: pod.Ref(), Why: why,
 		})
 	}
-	p.lookAgainIn(turnInterval)
+	p.lookAgainIn(lockInterval)
 	return verdict, words
 }
 
@@ -85,10 +85,10 @@ func (p *planning) refuse(view *MemberView, words, orElse string) {
 	p.plan.PodRefused = &PodRefusal{Member: view.Name, Message: message}
 }
 
-// replaceInTurn plans the end of a process that serves and is to be replaced. That it is the next one to end may be put on record while the
-// API server is asked about its next pod; it ends only when that would be admitted.
-func (p *planning) replaceInTurn(view *MemberView, why string, step func(facts.PodRef) steps.Step) {
-	if p.asked != nil {
+// replaceUnderLock plans the end of a process that serves and is to be replaced. That it is the next one to end may be put on record while
+// the API server is asked about its next pod; it ends only when that would be admitted.
+func (p *planning) replaceUnderLock(view *MemberView, why string, step func(facts.PodRef) steps.Step) {
+	if p.requested != nil {
 		return // another process ends first, and this one's trial would be too old by then
 	}
 	verdict, words := p.tryNext(view, view.whyOutdated())
@@ -102,8 +102,8 @@ func (p *planning) replaceInTurn(view *MemberView, why string, step func(facts.P
 // endAdmitted plans the end of a process whose next pod is not refused.
 func (p *planning) endAdmitted(view *MemberView, verdict admission, why string, step func(facts.PodRef) steps.Step) {
 	if verdict == admitted {
-		p.endInTurn(view, why, step)
+		p.endUnderLock(view, why, step)
 	} else {
-		p.askTurn(view, why)
+		p.requestLock(view, why)
 	}
 }

@@ -22,7 +22,7 @@ func TestNothingIsRestartedForARefusedPod(t *testing.T) {
 	w.store.Spec.Image, w.refusedImage = "store:2", "store:2"
 	began, trials := w.now, 0
 	for range 100 {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		trials += countOf[steps.TryPod](plan)
 		if ends := countOf[steps.RestartMember](plan) + countOf[steps.DeletePod](plan); ends > 0 {
 			t.Fatalf("steps:\n%s", describe(plan.Steps))
@@ -38,8 +38,8 @@ func TestNothingIsRestartedForARefusedPod(t *testing.T) {
 	if most := int(w.now.Sub(began)/(30*time.Second)) + 1; trials < 2 || trials > most {
 		t.Errorf("%d trials in %s", trials, w.now.Sub(began))
 	}
-	if w.store.Status.Turn != nil {
-		t.Errorf("on record as the next one to end is %+v", w.store.Status.Turn)
+	if w.store.Status.DisruptionLock != nil {
+		t.Errorf("on record as the next one to end is %+v", w.store.Status.DisruptionLock)
 	}
 	w.refusedImage = ""
 	if order := w.restarts(200); len(order) != 4 {
@@ -84,9 +84,9 @@ func TestRefusedPodKeepsItsMember(t *testing.T) {
 			test.order(w)
 			began, trials := w.now, 0
 			for range 70 {
-				plan, _ := w.visit(false)
+				plan, _ := w.reconcile(false)
 				trials += countOf[steps.TryPod](plan)
-				if ends := len(plan.Steps) - countOf[steps.TryPod](plan) - countOf[steps.RecallTurn](plan); ends > 0 {
+				if ends := len(plan.Steps) - countOf[steps.TryPod](plan) - countOf[steps.CancelDisruption](plan); ends > 0 {
 					t.Fatalf("steps:\n%s", describe(plan.Steps))
 				}
 				w.tick()
@@ -100,8 +100,8 @@ func TestRefusedPodKeepsItsMember(t *testing.T) {
 			if said := test.said(w); !strings.Contains(said, test.want) || len(said) > 300 {
 				t.Errorf("said is %q", said)
 			}
-			if w.store.Status.Turn != nil {
-				t.Errorf("on record as the next one to end is %+v", w.store.Status.Turn)
+			if w.store.Status.DisruptionLock != nil {
+				t.Errorf("on record as the next one to end is %+v", w.store.Status.DisruptionLock)
 			}
 		})
 	}
@@ -117,14 +117,14 @@ func TestEachRestartByOrderIsTriedOnce(t *testing.T) {
 	w := newLocalWorld(t)
 	w.now, w.isQuotaFull = w.now.Add(time.Minute), true
 	w.orderRestart("all")
-	w.visits(10)
+	w.reconciles(10)
 	if got := w.operation("all").Conditions[0]; got.Reason != v1alpha1.ReasonPodRefused {
 		t.Errorf("the StoreOperation says %+v", got)
 	}
 	w.isQuotaFull = false
 	trials, restarts := 0, 0
 	for range 200 {
-		plan, _ := w.visit(false)
+		plan, _ := w.reconcile(false)
 		trials += countOf[steps.TryPod](plan)
 		restarts += countOf[steps.RestartMember](plan)
 		w.tick()
@@ -156,7 +156,7 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		w.visit(false)
+		w.reconcile(false)
 		w.tick()
 	}
 }
@@ -165,11 +165,11 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 func TestTrialsExpire(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
-	if plan := w.inTurn(asSeen); countOf[steps.RestartMember](plan) != 1 || countOf[steps.TryPod](plan) != 0 {
+	if plan := w.underLock(asSeen); countOf[steps.RestartMember](plan) != 1 || countOf[steps.TryPod](plan) != 0 {
 		t.Fatalf("steps:\n%s", describe(plan.Steps))
 	}
 	plan := planner.Make(w.later(10 * time.Second))
-	if countOf[steps.RestartMember](plan) != 0 || countOf[steps.TryPod](plan) != 1 || countOf[steps.RecallTurn](plan) != 0 {
+	if countOf[steps.RestartMember](plan) != 0 || countOf[steps.TryPod](plan) != 1 || countOf[steps.CancelDisruption](plan) != 0 {
 		t.Errorf("after 10 s, steps:\n%s", describe(plan.Steps))
 	}
 }

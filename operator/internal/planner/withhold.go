@@ -17,8 +17,8 @@ var (
 			for step := range steps.Of[steps.AddFinalizer](p.plan.Steps) {
 				kept = append(kept, step)
 			}
-			p.plan.Steps, p.plan.Turn = kept, p.observed.Store.Status.Turn
-			p.lookAgainIn(turnInterval)
+			p.plan.Steps, p.plan.Lock = kept, p.observed.Store.Status.DisruptionLock
+			p.lookAgainIn(lockInterval)
 		},
 	}
 

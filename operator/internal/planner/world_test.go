@@ -203,7 +203,7 @@ func (w *world) observe() facts.Observed {
 			o.Fences[fence.Node] = state
 		}
 	}
-	o.Turn = w.turnState()
+	o.LockState = w.lockState()
 	asked := slices.IndexFunc(facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod), func(pod *facts.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})
@@ -565,13 +565,13 @@ func (w *world) masters() []string {
 	return names
 }
 
-// settle visits until nothing is left to do but what was refused, or until it has taken too long.
-func (w *world) settle(visits int) (planner.Plan, string, bool) {
+// settle reconciles until nothing is left to do but what was refused, or until it has taken too long.
+func (w *world) settle(reconciles int) (planner.Plan, string, bool) {
 	var plan planner.Plan
 	var refused string
 	quiet := 0
-	for range visits {
-		plan, refused = w.visit(false)
+	for range reconciles {
+		plan, refused = w.reconcile(false)
 		steps := len(plan.Steps)
 		if refused != "" {
 			steps--

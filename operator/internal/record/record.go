@@ -30,7 +30,7 @@ func IsFormer(status *v1alpha1.StoreStatus) bool {
 	if status.Record != nil {
 		return false
 	}
-	return len(status.Masters.Members) > 0 || status.Turn != nil ||
+	return len(status.Masters.Members) > 0 || status.DisruptionLock != nil ||
 		!equality.Semantic.DeepEqual(status.DrillNotes, v1alpha1.DrillNotes{}) ||
 		status.OrdersCarriedOver || status.LossesSeen > 0 || status.Coordinator.PodNumber > 0 || status.Masters.RetiredPodNumber > 0
 }
@@ -50,7 +50,7 @@ func Join(store *v1alpha1.Store, members []v1alpha1.StoreMember) {
 	}
 	slices.SortFunc(status.Masters.Members, func(a, b v1alpha1.MemberStatus) int { return byOrdinal(store.Name, a.Name, b.Name) })
 	if record := status.Record; record != nil {
-		status.Turn, status.DrillNotes = record.Turn.DeepCopy(), *record.Drills.DeepCopy()
+		status.DisruptionLock, status.DrillNotes = record.DisruptionLock.DeepCopy(), *record.Drills.DeepCopy()
 		status.OrdersCarriedOver = record.OrdersCarriedOver
 		status.LossesSeen = record.LossesSeen
 		status.Coordinator.PodNumber, status.Masters.RetiredPodNumber = record.CoordinatorPodNumber, record.RetiredPodNumber
@@ -62,7 +62,7 @@ func Part(status *v1alpha1.StoreStatus) {
 	if status.Record == nil {
 		return
 	}
-	status.Turn, status.DrillNotes, status.OrdersCarriedOver, status.LossesSeen = nil, v1alpha1.DrillNotes{}, false, 0
+	status.DisruptionLock, status.DrillNotes, status.OrdersCarriedOver, status.LossesSeen = nil, v1alpha1.DrillNotes{}, false, 0
 	status.Coordinator.PodNumber, status.Masters.RetiredPodNumber, status.Masters.Members = 0, 0, nil
 }
 
@@ -76,7 +76,7 @@ func Split(store string, joined *v1alpha1.StoreStatus) Parts {
 	parts := Parts{Store: *joined.DeepCopy(), Members: map[string]v1alpha1.MemberStatus{}}
 	own := &parts.Store
 	record := v1alpha1.StoreRecord{
-		Turn: own.Turn, Drills: own.DrillNotes, OrdersCarriedOver: own.OrdersCarriedOver, LossesSeen: own.LossesSeen,
+		DisruptionLock: own.DisruptionLock, Drills: own.DrillNotes, OrdersCarriedOver: own.OrdersCarriedOver, LossesSeen: own.LossesSeen,
 		CoordinatorPodNumber: own.Coordinator.PodNumber, RetiredPodNumber: own.Masters.RetiredPodNumber,
 		HighestPodNumber: own.Masters.RetiredPodNumber,
 	}

@@ -81,7 +81,7 @@ func TestNothingIsDropped(t *testing.T) {
 		t.Fatal("a status of an earlier operator is not seen as one")
 	}
 	after, members := written(former)
-	if record.IsFormer(&after.Status) || len(after.Status.Masters.Members) > 0 || after.Status.Turn != nil ||
+	if record.IsFormer(&after.Status) || len(after.Status.Masters.Members) > 0 || after.Status.DisruptionLock != nil ||
 		after.Status.Coordinator.PodNumber != 0 || after.Status.Masters.RetiredPodNumber != 0 || after.Status.LossesSeen != 0 {
 		t.Errorf("left in the Store: %+v", after.Status)
 	}

@@ -92,7 +92,7 @@ func PerfClient(run *v1alpha1.ClusterPerf, store *v1alpha1.Store, index int) (*c
 	if eal := ports.ealArguments(); len(eal) > 0 {
 		container.WithArgs("--dpdk", strings.Join(eal, " "))
 	}
-	equip(container, ports)
+	addNetwork(container, ports)
 	pod := perfPod(run, store, member, v1alpha1.ComponentPerfClient, grace, container).
 		WithAnnotations(map[string]string{
 			v1alpha1.AnnotationPodNumber:                     strconv.Itoa(index),

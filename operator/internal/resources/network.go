@@ -212,8 +212,8 @@ func fastTransport(n *Network) string {
 	return "fast+udp"
 }
 
-// equip gives a container what its process needs for its ports, and the rights for them and no others.
-func equip(container *coreac.ContainerApplyConfiguration, n *Network) {
+// addNetwork gives a container what its process needs for its ports, and the rights for them and no others.
+func addNetwork(container *coreac.ContainerApplyConfiguration, n *Network) {
 	if n == nil {
 		return
 	}

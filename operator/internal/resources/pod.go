@@ -73,7 +73,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		container.WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(volumePath))
 	}
-	equip(container, spec.Inputs.Network)
+	addNetwork(container, spec.Inputs.Network)
 	podSpec := coreac.PodSpec().
 		WithContainers(container).
 		// In place first: the fastest way back for a process that crashed, and one that needs no operator.

@@ -163,7 +163,7 @@ func toldStates() []told {
 		{"the coordinator runs but does not answer the operator", (*scene).noCoordinator, []string{
 			available + "=Unknown CoordinatorDown: the coordinator's pod c-1 is ready, but the operator gets no answer from it: no answer",
 		}},
-		{"first visit", func(s *scene) {
+		{"first reconcile", func(s *scene) {
 			s.noCoordinator()
 			s.observed.Store.Status = v1alpha1.StoreStatus{}
 			s.plan.Coordinator.Pod = nil

@@ -60,7 +60,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	return list
 }
 
-// recoveryEvents tells of recoveries that have begun or ended since. Most begin and end between two visits.
+// recoveryEvents tells of recoveries that have begun or ended since. Most begin and end between two reconciles.
 func recoveryEvents(old, next *v1alpha1.StoreStatus) []Event {
 	if old.ClusterID == "" {
 		return nil // the first look: whatever there is happened before

@@ -30,7 +30,7 @@ type progress struct {
 	split *v1alpha1.SplitResult
 }
 
-// Operation is the status of a StoreOperation after a visit that gives the Store the status next. One that has ended stays as it is.
+// Operation is the status of a StoreOperation after a reconcile that gives the Store the status next. One that has ended stays as it is.
 func Operation(
 	o facts.Observed, plan planner.Plan, outcome Outcome, operation *facts.Operation, next *v1alpha1.StoreStatus,
 ) v1alpha1.StoreOperationStatus {

@@ -1,4 +1,4 @@
-// Package status computes a Store's status from what a visit saw, decided and did. It is pure, and the only place that writes
+// Package status computes a Store's status from what a reconcile saw, decided and did. It is pure, and the only place that writes
 // one.
 package status
 
@@ -40,7 +40,7 @@ type Outcome struct {
 	FailedForGood bool
 }
 
-// Compute is the status after a visit.
+// Compute is the status after a reconcile.
 func Compute(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.StoreStatus {
 	old := &o.Store.Status
 	plan = presume(o, plan)
@@ -71,7 +71,7 @@ func Compute(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Stor
 	if o.Store.DeletionTimestamp == nil {
 		next.Fences, next.Isolations = fences(o, plan, outcome), isolations(o, outcome)
 	}
-	next.Turn = plan.Turn
+	next.DisruptionLock = plan.Lock
 	next.Privileges = plan.Privileges
 	next.Network = networkStatus(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
@@ -85,7 +85,7 @@ func Compute(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Stor
 	return next
 }
 
-// drills as planned; one whose process was told to end runs, whatever may become of the next visit.
+// drills as planned; one whose process was told to end runs, whatever may become of the next reconcile.
 func drills(o facts.Observed, plan planner.Plan, outcome Outcome) ([]v1alpha1.Drill, v1alpha1.DrillNotes) {
 	planned := plan.Drills
 	for step := range steps.Of[steps.DrillMember](outcome.Done) {

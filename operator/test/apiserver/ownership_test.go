@@ -44,7 +44,7 @@ func twoOperators(b *bed) {
 	if second.Ready() || !b.operator.Ready() {
 		b.Errorf("the first operator is ready: %t, the second: %t", b.operator.Ready(), second.Ready())
 	}
-	// The status with the condition is the last that is written; where two fight, each visit writes.
+	// The status with the condition is the last that is written; where two fight, each reconcile writes.
 	const quiet = 5 * time.Second
 	b.Eventually(patience, func() string {
 		to := time.Now()

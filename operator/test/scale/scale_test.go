@@ -59,7 +59,7 @@ type results struct {
 	SteadySeconds        float64 `json:"steadySeconds"`
 	SteadyReconciles     float64 `json:"steadyReconciles"`
 	SteadyCPUMillisecond float64 `json:"steadyOperatorCpuMillisecondsPerSecond"`
-	SteadyVisitMs        float64 `json:"steadyMeanReconcileMilliseconds"`
+	SteadyReconcileMs    float64 `json:"steadyMeanReconcileMilliseconds"`
 	SteadyCalls          calls   `json:"steadyCalls"`
 
 	LostNodes          int     `json:"lostNodes"`
@@ -252,9 +252,9 @@ func (r *run) steady() {
 	r.results.SteadyCalls = r.calls(begun, reconciles)
 	r.results.SteadyReconciles = r.results.SteadyCalls.Reconciles
 	if r.results.SteadyReconciles == 0 {
-		r.Fatal("no Store was visited")
+		r.Fatal("no Store was reconciled")
 	}
-	r.results.SteadyVisitMs = (r.reconcileSeconds() - seconds) / r.results.SteadyReconciles * 1000
+	r.results.SteadyReconcileMs = (r.reconcileSeconds() - seconds) / r.results.SteadyReconciles * 1000
 }
 
 // chassisOfMasters is one that the large Store's coordinator is not on. It is alone here: with its node it is away until

@@ -44,8 +44,8 @@ type Book struct {
 	// owners are the members whose address it is, whoever has it.
 	owners map[netip.Addr]string
 	// foreign addresses, by whose they are.
-	foreign map[netip.Addr]bool
-	elders  []netip.Prefix
+	foreign     map[netip.Addr]bool
+	olderRanges []netip.Prefix
 }
 
 // holder is a pod that may send under an address.
@@ -89,8 +89,8 @@ func New(o *facts.Observed, pools []network.Pool) *Book {
 		for _, ip := range foreign.Addresses {
 			b.foreign[ip] = true
 		}
-		if foreign.IsElder {
-			b.elders = append(b.elders, foreign.Ranges...)
+		if foreign.IsOlder {
+			b.olderRanges = append(b.olderRanges, foreign.Ranges...)
 		}
 	}
 	return b
@@ -155,7 +155,7 @@ func (b *Book) isOff(node string) bool {
 func (b *Book) isTaken(ip netip.Addr, member string) bool {
 	owner, isOwned := b.owners[ip]
 	return len(b.holders[ip]) > 0 || isOwned && owner != member || b.foreign[ip] ||
-		slices.ContainsFunc(b.elders, func(part netip.Prefix) bool { return part.Contains(ip) })
+		slices.ContainsFunc(b.olderRanges, func(part netip.Prefix) bool { return part.Contains(ip) })
 }
 
 // own is what the member had last: by the status, or else by its newest pod.
@@ -341,7 +341,7 @@ func (b *Book) Conflicts(masters []*facts.Member) []string {
 func (b *Book) Overlap() string {
 	for _, foreign := range b.observed.Foreign {
 		for _, part := range foreign.Ranges {
-			if foreign.IsElder && slices.ContainsFunc(b.pools, func(pool network.Pool) bool { return pool.Overlaps(part) }) {
+			if foreign.IsOlder && slices.ContainsFunc(b.pools, func(pool network.Pool) bool { return pool.Overlaps(part) }) {
 				return fmt.Sprintf("%s (%s)", foreign.Store, part)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// Observed is everything that one visit to a Store saw.
+// Observed is everything that one reconcile of a Store saw.
 type Observed struct {
 	Now time.Time
 	// Store as it is on record, but for status.replication.decided, which has what DecideCopies gave.
@@ -40,8 +40,8 @@ type Observed struct {
 	Fences map[string]FenceState
 	// Trials are what the API server said of pods that were made for trial, by TrialKey.
 	Trials map[string]Trial
-	// Turn is how far what status.turn says holds; of no meaning without.
-	Turn TurnState
+	// LockState is how far the disruption lock that is on record holds; of no meaning without one.
+	LockState LockState
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
 	// ClusterError says why there was no answer.
@@ -98,21 +98,21 @@ type StateObject struct {
 type Foreign struct {
 	// Store as namespace/name.
 	Store string
-	// IsElder: it was made before this one, and so has the word on addresses that are in pools of both.
-	IsElder bool
+	// IsOlder: it was made before this one, and so has the word on addresses that are in pools of both.
+	IsOlder bool
 	Ranges  []netip.Prefix
 	// Addresses that its members have, and quarantined ones.
 	Addresses []netip.Addr
 }
 
-// TurnState is how what is on record as the next process to end compares with the pod in question, by the API server's word.
-type TurnState int
+// LockState is how the disruption lock on record compares with the pod that it names, by the API server's word.
+type LockState int
 
 const (
-	// TurnUnknown means that nobody has looked, or the API server did not answer.
-	TurnUnknown TurnState = iota
-	// TurnStands means that the pod is in the very state in which it was put on record: who has seen the record may still end it.
-	TurnStands
-	// TurnVoid means that it is not, and never will be again.
-	TurnVoid
+	// LockUnknown means that nobody has looked, or the API server did not answer.
+	LockUnknown LockState = iota
+	// LockStands means that the pod has the resource version that is on record: an operator that has read the lock may still end the pod.
+	LockStands
+	// LockVoid means that the pod has another version, or is gone: nobody can end it by this lock any more.
+	LockVoid
 )

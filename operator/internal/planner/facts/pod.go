@@ -60,8 +60,8 @@ type Pod struct {
 	Ended bool
 	// IsHeld: it stays until it is let go, though it was told to end.
 	IsHeld bool
-	// Recalled is what its annotation says of an end that was taken back; empty without one.
-	Recalled string
+	// EndCancelled is what its annotation says of an end that was taken back; empty without one.
+	EndCancelled string
 	// Gated: it gets no node, and so sends nothing, before it is ungated.
 	Gated bool
 	// Attached is what Multus says of its ports; AttachedKnown is whether it has.

@@ -54,7 +54,7 @@ type Executor interface {
 	CreatePod(ctx context.Context, step CreatePod) error
 	UngatePod(ctx context.Context, step UngatePod) error
 	TellDomain(ctx context.Context, step TellDomain) error
-	RecallPod(ctx context.Context, step RecallPod) error
+	CancelPodEnd(ctx context.Context, step CancelPodEnd) error
 	DeletePod(ctx context.Context, step DeletePod) error
 	ReleasePod(ctx context.Context, step ReleasePod) error
 
@@ -64,7 +64,7 @@ type Executor interface {
 	DrillMember(ctx context.Context, step DrillMember) error
 	MoveMember(ctx context.Context, step MoveMember) error
 	RetireMember(ctx context.Context, step RetireMember) error
-	RecallTurn(ctx context.Context, step RecallTurn) error
+	CancelDisruption(ctx context.Context, step CancelDisruption) error
 
 	// Steps about the coordinator.
 
@@ -310,31 +310,31 @@ func (s TellDomain) row() Row {
 // Do implements Step.
 func (s TellDomain) Do(ctx context.Context, by Executor) error { return by.TellDomain(ctx, s) }
 
-// RecallPod changes a pod of a Store that was woken up, so that nobody ends it who saw it before.
-type RecallPod struct {
+// CancelPodEnd changes a pod of a Store that was woken up, so that nobody ends it who saw it before.
+type CancelPodEnd struct {
 	Member string
 	Pod    facts.PodRef
 	// Mark is what is written to it.
 	Mark string
 }
 
-func (s RecallPod) row() Row {
+func (s CancelPodEnd) row() Row {
 	return Row{
 		Text:  fmt.Sprintf("cancel the planned end of pod %s of %s: the Store was woken up", s.Pod.Name, s.Member),
-		Event: "PodRecalled", Object: Object{"Pod", s.Pod.Name},
+		Event: "PodEndCancelled", Object: Object{"Pod", s.Pod.Name},
 	}
 }
 
 // Do implements Step.
-func (s RecallPod) Do(ctx context.Context, by Executor) error { return by.RecallPod(ctx, s) }
+func (s CancelPodEnd) Do(ctx context.Context, by Executor) error { return by.CancelPodEnd(ctx, s) }
 
 // DeletePod ends a pod in which no process runs, or one that holds nothing: a coordinator with its state elsewhere.
 type DeletePod struct {
 	Member string
 	Pod    facts.PodRef
 	Why    string
-	// InTurn: it runs and serves, and that it ends is on record. Everything is looked at once more right before.
-	InTurn bool
+	// UnderLock: it runs and serves, and that it ends is on record. Everything is looked at once more right before.
+	UnderLock bool
 	// Ordered by the spec, whatever runs in it: the order has to be in force still.
 	Ordered bool
 }
@@ -342,7 +342,7 @@ type DeletePod struct {
 func (s DeletePod) row() Row {
 	look := Nothing
 	switch {
-	case s.InTurn:
+	case s.UnderLock:
 		look = Everything
 	case s.Ordered: // each time: somebody may wake the Store up while its pods are ended one after the other
 		look = Store
@@ -457,22 +457,24 @@ func (s RetireMember) row() Row {
 // Do implements Step.
 func (s RetireMember) Do(ctx context.Context, by Executor) error { return by.RetireMember(ctx, s) }
 
-// RecallTurn takes back what is on record as the next process to end: its pod is changed, so that nobody can end it who has seen the
-// record.
-type RecallTurn struct {
-	Turn v1alpha1.TurnStatus
+// CancelDisruption has nobody end the process any more for which there is a disruption lock: the pod is changed, so that operators that
+// have read the lock hold an outdated version of the pod.
+type CancelDisruption struct {
+	Lock v1alpha1.DisruptionLock
 	Why  string
 }
 
-func (s RecallTurn) row() Row {
+func (s CancelDisruption) row() Row {
 	return Row{
-		Text:  fmt.Sprintf("cancel the planned end of pod %s: %s", s.Turn.Pod, s.Why),
-		Event: "TurnRecalled", Object: Object{"Pod", s.Turn.Pod},
+		Text:  fmt.Sprintf("cancel the planned end of pod %s: %s", s.Lock.Pod, s.Why),
+		Event: "DisruptionCancelled", Object: Object{"Pod", s.Lock.Pod},
 	}
 }
 
 // Do implements Step.
-func (s RecallTurn) Do(ctx context.Context, by Executor) error { return by.RecallTurn(ctx, s) }
+func (s CancelDisruption) Do(ctx context.Context, by Executor) error {
+	return by.CancelDisruption(ctx, s)
+}
 
 // SetSettings has the coordinator change what can be changed while the store runs.
 type SetSettings struct {

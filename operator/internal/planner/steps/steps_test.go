@@ -41,7 +41,7 @@ func TestIrrevocableStepsAreLookedAtAgain(t *testing.T) {
 		steps.IsolateNode{},
 		steps.FenceNode{},
 		steps.SetSettings{},
-		steps.DeletePod{InTurn: true},
+		steps.DeletePod{UnderLock: true},
 	} {
 		if row := steps.RowOf(step); row.Look != steps.Everything {
 			t.Errorf("%T has the row %+v", step, row)

@@ -10,29 +10,29 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-func (w *world) turnState() facts.TurnState {
-	turn := w.store.Status.Turn
-	if turn == nil {
-		return facts.TurnUnknown
+func (w *world) lockState() facts.LockState {
+	lock := w.store.Status.DisruptionLock
+	if lock == nil {
+		return facts.LockUnknown
 	}
-	pod := w.pods[turn.Pod]
-	if pod == nil || pod.Terminating() || pod.UID != turn.PodUID || pod.ResourceVersion != turn.PodResourceVersion {
-		return facts.TurnVoid
+	pod := w.pods[lock.Pod]
+	if pod == nil || pod.Terminating() || pod.UID != lock.PodUID || pod.ResourceVersion != lock.PodResourceVersion {
+		return facts.LockVoid
 	}
-	return facts.TurnStands
+	return facts.LockStands
 }
 
-// checkTurn: what ends is on record, in the state that it is in.
-func (w *world) checkTurn(ref facts.PodRef) {
-	turn := w.store.Status.Turn
-	if w.turnState() != facts.TurnStands || turn.PodUID != ref.UID || turn.PodResourceVersion != ref.ResourceVersion {
-		panic(fmt.Sprintf("%+v is ended, and on record is %+v", ref, turn))
+// checkLock: what ends is on record, in the state that it is in.
+func (w *world) checkLock(ref facts.PodRef) {
+	lock := w.store.Status.DisruptionLock
+	if w.lockState() != facts.LockStands || lock.PodUID != ref.UID || lock.PodResourceVersion != ref.ResourceVersion {
+		panic(fmt.Sprintf("%+v is ended, and on record is %+v", ref, lock))
 	}
 }
 
-// inTurn is what is planned once it is on record which process ends next.
-func (w *world) inTurn(change func(facts.Observed) facts.Observed) planner.Plan {
-	w.store.Status.Turn = w.tried(change).Turn
+// underLock is what is planned once it is on record which process ends next.
+func (w *world) underLock(change func(facts.Observed) facts.Observed) planner.Plan {
+	w.store.Status.DisruptionLock = w.tried(change).Lock
 	return w.tried(change)
 }
 
@@ -54,13 +54,13 @@ func (w *world) tried(change func(facts.Observed) facts.Observed) planner.Plan {
 
 func asSeen(o facts.Observed) facts.Observed { return o }
 
-func TestWhatEndsIsOnRecordFirst(t *testing.T) {
+func TestLockIsOnRecordBeforeAProcessEnds(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
-	plan, _ := w.visit(false)
-	turn := w.store.Status.Turn
-	if len(plan.Steps) != countOf[steps.TryPod](plan) || turn == nil || turn.Member != "box-master-0" {
-		t.Fatalf("on record is %+v, steps:\n%s", turn, describe(plan.Steps))
+	plan, _ := w.reconcile(false)
+	lock := w.store.Status.DisruptionLock
+	if len(plan.Steps) != countOf[steps.TryPod](plan) || lock == nil || lock.Member != "box-master-0" {
+		t.Fatalf("on record is %+v, steps:\n%s", lock, describe(plan.Steps))
 	}
 	o := w.observe()
 	for name, test := range map[string]struct {
@@ -69,9 +69,9 @@ func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 		stays            bool
 	}{
 		"it stands":    {func(*facts.Observed) {}, 1, 0, true},
-		"nobody knows": {func(o *facts.Observed) { o.Turn = facts.TurnUnknown }, 0, 0, true},
+		"nobody knows": {func(o *facts.Observed) { o.LockState = facts.LockUnknown }, 0, 0, true},
 		"its pod has changed": {func(o *facts.Observed) {
-			o.Turn = facts.TurnVoid
+			o.LockState = facts.LockVoid
 			for i := range o.Pods {
 				o.Pods[i].ResourceVersion += "1"
 			}
@@ -87,34 +87,34 @@ func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 			o.Store = o.Store.DeepCopy()
 			test.change(&o)
 			plan := planner.Make(o)
-			if countOf[steps.RestartMember](plan) != test.restarts || countOf[steps.RecallTurn](plan) != test.recall {
+			if countOf[steps.RestartMember](plan) != test.restarts || countOf[steps.CancelDisruption](plan) != test.recall {
 				t.Errorf("steps:\n%s", describe(plan.Steps))
 			}
-			if stays := plan.Turn != nil && *plan.Turn == *turn; stays != test.stays {
-				t.Errorf("on record is %+v, then %+v", turn, plan.Turn)
+			if stays := plan.Lock != nil && *plan.Lock == *lock; stays != test.stays {
+				t.Errorf("on record is %+v, then %+v", lock, plan.Lock)
 			}
 		})
 	}
 }
 
 // A turn that is taken back is forgotten once its pod has changed, and not before; then somebody else's begins.
-func TestTurnIsRecalled(t *testing.T) {
+func TestLockIsCancelled(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
-	w.visit(false)
+	w.reconcile(false)
 	w.store.Spec.Image = "store:1"
 	w.order("now", "box-master-2")
-	before := *w.store.Status.Turn
+	before := *w.store.Status.DisruptionLock
 	for range 2 {
-		if plan, _ := w.visit(false); countOf[steps.RestartMember](plan)+countOf[steps.DrillMember](plan) > 0 {
+		if plan, _ := w.reconcile(false); countOf[steps.RestartMember](plan)+countOf[steps.DrillMember](plan) > 0 {
 			t.Fatalf("steps:\n%s", describe(plan.Steps))
 		}
 	}
-	if turn := w.store.Status.Turn; turn == nil || turn.Member != "box-master-2" ||
+	if lock := w.store.Status.DisruptionLock; lock == nil || lock.Member != "box-master-2" ||
 		w.pods[before.Pod].ResourceVersion == before.PodResourceVersion {
-		t.Errorf("on record was %+v, and is %+v", before, turn)
+		t.Errorf("on record was %+v, and is %+v", before, lock)
 	}
-	w.visits(1)
+	w.reconciles(1)
 	if len(w.drilled) != 1 || w.drilled[0] != "box-master-2" {
 		t.Errorf("drilled %v", w.drilled)
 	}

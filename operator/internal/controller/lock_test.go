@@ -48,10 +48,10 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 	h.tablets("box-master-2", 2)
 	h.change(func(s *v1alpha1.Store) { s.Spec.Image = "store:2" })
 	for range 4 {
-		if turn := h.store().Status.Turn; turn != nil && turn.Member == "box-master-0" {
+		if lock := h.store().Status.DisruptionLock; lock != nil && lock.Member == "box-master-0" {
 			break
 		}
-		h.mustVisit()
+		h.mustReconcile()
 	}
 	before := h.pods()
 	successor := &Reconciler{
@@ -75,7 +75,7 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 		}
 	}}
 	h.reconciler.Client = late
-	if _, err := h.visit(); err != nil {
+	if _, err := h.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if late.meanwhile != nil {
@@ -87,32 +87,32 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 }
 
 // With a pod in the state in which it was put on record, everything else apart, its process ends.
-func TestTurnIsAsTheAPIServerHasIt(t *testing.T) {
+func TestLockIsAsTheAPIServerHasIt(t *testing.T) {
 	h := readyForADrill(t)
 	store, pod := h.store(), h.pods()["box-master-1"]
-	turn := store.Status.Turn
-	if turn == nil || turn.Pod != pod.Name {
-		t.Fatalf("on record is %+v", turn)
+	lock := store.Status.DisruptionLock
+	if lock == nil || lock.Pod != pod.Name {
+		t.Fatalf("on record is %+v", lock)
 	}
-	look := func() facts.TurnState {
-		v := &visit{observed: facts.Observed{Store: store}}
-		h.reconciler.observeTurn(t.Context(), v)
-		return v.observed.Turn
+	look := func() facts.LockState {
+		v := &reconcileState{observed: facts.Observed{Store: store}}
+		h.reconciler.observeLock(t.Context(), v)
+		return v.observed.LockState
 	}
-	if look() != facts.TurnStands {
+	if look() != facts.LockStands {
 		t.Errorf("it is %v", look())
 	}
-	v := &visit{observed: facts.Observed{Store: store}}
-	if err := h.reconciler.recallTurn(t.Context(), v, steps.RecallTurn{Turn: *turn}); err != nil {
+	v := &reconcileState{observed: facts.Observed{Store: store}}
+	if err := h.reconciler.cancelDisruption(t.Context(), v, steps.CancelDisruption{Lock: *lock}); err != nil {
 		t.Fatal(err)
 	}
-	if look() != facts.TurnVoid || h.pods()["box-master-1"].Annotations[v1alpha1.AnnotationRecalled] != turn.PodResourceVersion {
+	if look() != facts.LockVoid || h.pods()["box-master-1"].Annotations[v1alpha1.AnnotationEndCancelled] != lock.PodResourceVersion {
 		t.Errorf("after its recall it is %v", look())
 	}
 	if err := h.client.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if look() != facts.TurnVoid {
+	if look() != facts.LockVoid {
 		t.Errorf("without its pod it is %v", look())
 	}
 }
