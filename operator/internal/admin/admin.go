@@ -34,20 +34,20 @@ type Client interface {
 	Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error)
 	// RemoveMember takes a member out of the store for good, and keeps the named instance of it out even if that has yet to
 	// enlist (empty: none). nil when it is out or was never in; a *RefusedError when it holds data. A store other than the
-	// one that Status told of removes nothing.
+	// one that Status reported removes nothing.
 	RemoveMember(ctx context.Context, name, instance string) error
 	// SetSettings changes what can be changed while the store runs, in the place of what was set before.
 	SetSettings(ctx context.Context, request *adminv1.SetSettingsRequest) error
 	// DrainMember has everything that a member has go to others; Status tells how far that is. A *RefusedError where it could not
-	// end. A store other than the one that Status told of drains nothing.
+	// end. A store other than the one that Status reported drains nothing.
 	DrainMember(ctx context.Context, name string) error
 	// UndrainMember takes that back; nil for a member that is gone.
 	UndrainMember(ctx context.Context, name string) error
 	// FinalizeUpgrade puts a format in force for ever. A *RefusedError where some process does not read it. A store other than the one
-	// that Status told of changes nothing.
+	// that Status reported changes nothing.
 	FinalizeUpgrade(ctx context.Context, format int32) error
 	// SplitTable sees to it that a table has boundaries at even distances. A *SplitRefusedError where something stands against it. A store
-	// other than the one that Status told of splits nothing.
+	// other than the one that Status reported splits nothing.
 	SplitTable(ctx context.Context, table string, parts int32) (*adminv1.SplitTableResponse, error)
 	// Close ends the connection.
 	Close() error
@@ -108,7 +108,7 @@ func Connect(target string, options ...grpc.DialOption) (*grpc.ClientConn, error
 type client struct {
 	connection *grpc.ClientConn
 	admin      adminv1.AdminClient
-	// clusterID of the store that Status told of; 0 before that.
+	// clusterID of the store that Status reported; 0 before that.
 	clusterID uint64
 	// hasLarge says that this one holds oneLarge, until it is closed.
 	hasLarge bool

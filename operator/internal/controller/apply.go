@@ -43,7 +43,7 @@ func (r *Reconciler) apply(ctx context.Context, v *reconcileState, planned []ste
 		err := r.applyStep(ctx, v, step)
 		if err == nil {
 			outcome.Done = append(outcome.Done, step)
-			r.tell(ctx, v, step)
+			r.report(ctx, v, step)
 			continue
 		}
 		var refused *admin.RefusedError
@@ -89,7 +89,7 @@ func isOrdered(step steps.Step) bool {
 	return isDrain && drain.Ordered || isFinalize
 }
 
-func (r *Reconciler) tell(ctx context.Context, v *reconcileState, step steps.Step) {
+func (r *Reconciler) report(ctx context.Context, v *reconcileState, step steps.Step) {
 	row := steps.RowOf(step)
 	log.FromContext(ctx).Info(row.Text)
 	if row.Event == "" {

@@ -73,8 +73,8 @@ func (r *Reconciler) deleteClaim(ctx context.Context, v *reconcileState, name st
 	return nil
 }
 
-// tellDomain writes the annotation to this very pod: another uid in the patch is a conflict.
-func (r *Reconciler) tellDomain(ctx context.Context, v *reconcileState, step steps.TellDomain) error {
+// setDomain writes the annotation to this very pod: another uid in the patch is a conflict.
+func (r *Reconciler) setDomain(ctx context.Context, v *reconcileState, step steps.SetDomain) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         step.Pod.UID,
 		"annotations": map[string]string{v1alpha1.AnnotationDomain: step.Domain},
@@ -87,7 +87,7 @@ func (r *Reconciler) tellDomain(ctx context.Context, v *reconcileState, step ste
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return stale(err, "tell pod "+step.Pod.Name+" its failure domain")
+	return stale(err, "set the failure domain of pod "+step.Pod.Name)
 }
 
 // storeOfClaim finds the Store of a volume claim by its label.

@@ -88,8 +88,8 @@ func (e executor) UngatePod(ctx context.Context, step steps.UngatePod) error {
 	return e.r.ungatePod(ctx, e.v, step)
 }
 
-func (e executor) TellDomain(ctx context.Context, step steps.TellDomain) error {
-	return e.r.tellDomain(ctx, e.v, step)
+func (e executor) SetDomain(ctx context.Context, step steps.SetDomain) error {
+	return e.r.setDomain(ctx, e.v, step)
 }
 
 func (e executor) CancelPodEnd(ctx context.Context, step steps.CancelPodEnd) error {

@@ -110,7 +110,7 @@ func (h *hands) UngatePod(_ context.Context, step steps.UngatePod) error {
 	return nil
 }
 
-func (h *hands) TellDomain(_ context.Context, step steps.TellDomain) error {
+func (h *hands) SetDomain(_ context.Context, step steps.SetDomain) error {
 	pod := h.w.pods[step.Pod.Name]
 	pod.Domain, pod.DomainKnown = step.Domain, true
 	return nil

@@ -60,6 +60,13 @@ type Plan struct {
 	Next time.Duration
 }
 
+// PodRefusal is a pod that the operator would replace, and that stays because the API server refuses its member's next pod.
+type PodRefusal struct {
+	Member string
+	// Message says what refuses, and what to do.
+	Message string
+}
+
 // Addresses is what was made of pools and of who has what.
 type Addresses struct {
 	// Error says why there are no pools, if the Store's are not to be read.

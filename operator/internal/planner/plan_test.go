@@ -268,7 +268,7 @@ func TestReplicatedPlans(t *testing.T) {
 		},
 		{
 			"a pod that was not told where it is", func(w *world) { w.podOf("box-master-1").DomainKnown = false },
-			`tell pod POD of box-master-1 its failure domain, "rack of node-of-POD": it runs on node-of-POD`,
+			`set the failure domain of pod POD of box-master-1 to "rack of node-of-POD": it runs on node-of-POD`,
 		},
 		{
 			"the Store is deleted, claims are retained", func(w *world) {

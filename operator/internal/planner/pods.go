@@ -21,7 +21,7 @@ var memberRules = []memberRule{
 			p.keepPod(s)
 		}
 	}},
-	{name: "failure domain", gives: func(p *planning, s *subject) { p.tellDomain(s.view.Pod) }},
+	{name: "failure domain", gives: func(p *planning, s *subject) { p.setDomain(s.view.Pod) }},
 	{name: "surplus pods", gives: (*planning).deleteSurplus},
 }
 
@@ -141,15 +141,15 @@ func whyCreate(m *facts.Member, inputs resources.Inputs) string {
 	}
 }
 
-// tellDomain: only the operator may read nodes, so it tells the pod in which failure domain it came to be.
-func (p *planning) tellDomain(pod *facts.Pod) {
+// setDomain: only the operator may read nodes, so it writes the failure domain of the pod's node to the pod.
+func (p *planning) setDomain(pod *facts.Pod) {
 	if pod == nil || pod.DomainKnown || pod.Node == "" || !pod.Inputs.NeedsDomain() {
 		return
 	}
 	if domain, known := p.observed.Domains[pod.Node]; known {
 		ref := pod.Ref()
 		ref.ResourceVersion = "" // it has a node once and for all
-		p.add(steps.TellDomain{Member: pod.Member, Pod: ref, Domain: domain, Why: "it runs on " + pod.Node})
+		p.add(steps.SetDomain{Member: pod.Member, Pod: ref, Domain: domain, Why: "it runs on " + pod.Node})
 	}
 }
 

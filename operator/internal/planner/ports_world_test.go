@@ -84,10 +84,10 @@ func (w *world) removeByForce(pod *fakePod) {
 	delete(w.pods, pod.Name)
 }
 
-// killStrays: a kubelet ends what it has no pod for.
-func (w *world) killStrays(node string) {
-	for name, stray := range w.senders {
-		if stray.node == node && w.pods[name] == nil {
+// killOrphaned: a kubelet ends what it has no pod for.
+func (w *world) killOrphaned(node string) {
+	for name, orphaned := range w.senders {
+		if orphaned.node == node && w.pods[name] == nil {
 			delete(w.senders, name)
 		}
 	}
@@ -118,12 +118,12 @@ func (w *world) releasePod(step steps.ReleasePod) {
 	}
 }
 
-// strayNodes are those on which a process runs whose pod is gone.
-func (w *world) strayNodes() map[string]bool {
+// orphanedNodes are those on which a process runs whose pod is gone.
+func (w *world) orphanedNodes() map[string]bool {
 	nodes := map[string]bool{}
-	for name, stray := range w.senders {
-		if w.pods[name] == nil && !w.dead[stray.node] {
-			nodes[stray.node] = true
+	for name, orphaned := range w.senders {
+		if w.pods[name] == nil && !w.dead[orphaned.node] {
+			nodes[orphaned.node] = true
 		}
 	}
 	return nodes

@@ -250,8 +250,8 @@ func checkSettles(t *rapid.T, w *world) {
 	}
 	w.operations = slices.DeleteFunc(w.operations, isDrill) // whoever has ordered some withdraws them
 	checkSleeps(t, w)
-	for node := range w.strayNodes() {
-		w.killStrays(node)
+	for node := range w.orphanedNodes() {
+		w.killOrphaned(node)
 	}
 	w.reconcile(false)
 	w.sayWhatIsSilent()

@@ -27,13 +27,6 @@ const (
 	refused
 )
 
-// PodRefusal is a pod that the operator would replace, and that stays because the API server refuses its member's next pod.
-type PodRefusal struct {
-	Member string
-	// Message says what refuses, and what to do.
-	Message string
-}
-
 // tryNext says whether the API server would admit the pod that takes the place of a member's present one, in which a process runs: if not,
 // the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's.
 func (p *planning) tryNext(view *MemberView, why string) (verdict admission, words string) {

@@ -313,7 +313,7 @@ func (w *world) reviveNode(name string) {
 			w.stop(pod)
 		}
 	}
-	w.killStrays(name)
+	w.killOrphaned(name)
 }
 
 // lostDomains are as many as nodes that do not answer and on which the present volume of a master is, or a master.

@@ -19,7 +19,7 @@ type Cluster struct {
 	State v1alpha1.StateType
 	// Term counts the processes that have led the store; 0 where nobody counts.
 	Term int64
-	// StateWait is why what the coordinator does cannot be noted; empty while it can. Then nothing may be done that relies on its word.
+	// StateWait is why the coordinator cannot persist what it does; empty while it can. Then nothing may be done that relies on its word.
 	StateWait string
 	// Recoveries under way and the last ones that have ended.
 	Recoveries []Recovery
@@ -90,7 +90,7 @@ type MemberReport struct {
 	NotHeard, Dead bool
 	// IsFull: some shard refuses writes for want of memory, or has within the last minute.
 	IsFull bool
-	// Backup is nil if none of its shards has told of one.
+	// Backup is nil if none of its shards has reported one.
 	Backup *Backup
 	// Domain is what its process said.
 	Domain string

@@ -53,7 +53,7 @@ type Executor interface {
 	TryPod(ctx context.Context, step TryPod) error
 	CreatePod(ctx context.Context, step CreatePod) error
 	UngatePod(ctx context.Context, step UngatePod) error
-	TellDomain(ctx context.Context, step TellDomain) error
+	SetDomain(ctx context.Context, step SetDomain) error
 	CancelPodEnd(ctx context.Context, step CancelPodEnd) error
 	DeletePod(ctx context.Context, step DeletePod) error
 	ReleasePod(ctx context.Context, step ReleasePod) error
@@ -292,23 +292,23 @@ func (s UngatePod) row() Row {
 // Do implements Step.
 func (s UngatePod) Do(ctx context.Context, by Executor) error { return by.UngatePod(ctx, s) }
 
-// TellDomain writes the failure domain of a pod's node to the pod, from where its process takes it.
-type TellDomain struct {
+// SetDomain writes the failure domain of a pod's node to the pod, from where its process takes it.
+type SetDomain struct {
 	Member string
 	Pod    facts.PodRef
 	Domain string
 	Why    string
 }
 
-func (s TellDomain) row() Row {
+func (s SetDomain) row() Row {
 	return Row{
-		Text:   fmt.Sprintf("tell pod %s of %s its failure domain, %q: %s", s.Pod.Name, s.Member, s.Domain, s.Why),
+		Text:   fmt.Sprintf("set the failure domain of pod %s of %s to %q: %s", s.Pod.Name, s.Member, s.Domain, s.Why),
 		Object: Object{"Pod", s.Pod.Name},
 	}
 }
 
 // Do implements Step.
-func (s TellDomain) Do(ctx context.Context, by Executor) error { return by.TellDomain(ctx, s) }
+func (s SetDomain) Do(ctx context.Context, by Executor) error { return by.SetDomain(ctx, s) }
 
 // CancelPodEnd changes a pod of a Store that was woken up, so that nobody ends it who saw it before.
 type CancelPodEnd struct {

@@ -13,7 +13,7 @@ func TestEventsOfStepsFit(t *testing.T) {
 	h := newHarness(t)
 	v := &reconcileState{observed: facts.Observed{Store: h.store()}}
 	why := "it failed: " + strings.Repeat("the disk does not answer; ", 80)
-	h.reconciler.tell(t.Context(), v, steps.IsolateNode{Node: "node-7", Why: why})
+	h.reconciler.report(t.Context(), v, steps.IsolateNode{Node: "node-7", Why: why})
 	told := h.takeEvents()
 	if len(told) != 1 {
 		t.Fatalf("events are %v", told)
