@@ -24,8 +24,8 @@ const (
 	isQuotaRefusal   = "a quota refuses the next pod of a member that runs"
 )
 
-// quotas is a ResourceQuota of the namespace that shrinks and grows, while people order restarts. All chance is of a stream of its own: seeds
-// without quotas keep their runs.
+// quotas is a ResourceQuota of the namespace that shrinks and grows, while people order restarts. All chance is of a stream of its own:
+// seeds without quotas keep their runs.
 type quotas struct {
 	random *rand.Rand
 	// limit is how many pods the quota has room for; 0 without a quota.
@@ -174,7 +174,8 @@ func (s *simulation) openRestart() string {
 	return ""
 }
 
-// restartsUntried takes the next pod of a master that is restarted by order for one that is admitted, because it is made as the present one.
+// restartsUntried takes the next pod of a master that is restarted by order for one that is admitted, because it is made as the present
+// one.
 func restartsUntried(o facts.Observed) planner.Plan {
 	trials := map[string]facts.Trial{}
 	for try := range steps.Of[steps.TryPod](planner.Make(withoutTrials(o)).Steps) {
