@@ -76,6 +76,7 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonEvacuating)
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	h.mustReconcile() // its next pod is tried
 	h.mustReconcile()
 	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil ||
 		!slices.Contains(h.coordinator.Removed(), "box-master-1") || !slices.Contains(h.coordinator.KeptOut(), string(old.UID)) {

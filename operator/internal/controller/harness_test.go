@@ -120,6 +120,9 @@ func (h *harness) interceptors() interceptor.Funcs {
 			return c.Update(ctx, object, options...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if wanted := (&client.ApplyOptions{}).ApplyOptions(options); len(wanted.DryRun) > 0 {
+				return nil // the fake API server would keep what is applied for trial
+			}
 			if err := written(fmt.Sprintf("apply %T", object)); err != nil {
 				return err
 			}

@@ -75,8 +75,13 @@ func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
 		}
 	}}
 	h.reconciler.Client = late
-	if _, err := h.reconcile(); err != nil {
-		t.Fatal(err)
+	for range 2 { // the trial of its next pod may have to be repeated
+		if _, err := h.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if late.meanwhile == nil {
+			break
+		}
 	}
 	if late.meanwhile != nil {
 		t.Fatal("nothing was to be ended")
