@@ -419,3 +419,10 @@ func (w *world) isLedBySomebody() bool {
 		return pod.Component == v1alpha1.ComponentCoordinator && pod.Process == facts.ProcessRunning && !pod.deadNode
 	})
 }
+
+// strand lets a process run that the coordinator does not know.
+func (w *world) strand(member string, since time.Time) {
+	delete(w.cluster.members, member)
+	pod := w.podOf(member)
+	pod.Ready, pod.NotReadySince = false, since
+}

@@ -592,10 +592,3 @@ func (w *world) settle(reconciles int) (planner.Plan, string, bool) {
 	}
 	return plan, refused, false
 }
-
-// strand lets a process run that the coordinator does not know.
-func (w *world) strand(member string, since time.Time) {
-	delete(w.cluster.members, member)
-	pod := w.podOf(member)
-	pod.Ready, pod.NotReadySince = false, since
-}
