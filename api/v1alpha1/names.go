@@ -146,9 +146,9 @@ const (
 	AnnotationPodNumber = "rcbox.dev/pod-number"
 	// AnnotationMadeFrom on a pod holds, as JSON, the fields of the Store's spec that it was made from.
 	AnnotationMadeFrom = "rcbox.dev/made-from"
-	// AnnotationEndCancelled on a pod cancels a deletion that was planned: setting it changes the pod's resource version, which the deletion
-	// has as its precondition. Its value is the resource version that was to be deleted or, after a Store was woken up, the time since which
-	// that was hibernated.
+	// AnnotationEndCancelled on a pod cancels a deletion that was planned: setting it changes the pod's resource version, which the
+	// deletion has as its precondition. Its value is the resource version that was to be deleted or, after a Store was woken up, the time
+	// since which that was hibernated.
 	AnnotationEndCancelled = "rcbox.dev/recalled"
 	// AnnotationDomain on a pod holds the failure domain of the node that it was scheduled to: the value of the label that
 	// placement.failureDomain names. The process takes it from there when it starts.

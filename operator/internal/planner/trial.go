@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// trialValid is how long the API server's admission of a pod counts. The deletion follows in the next reconcile, and quotas and policies
-	// may change at any time.
+	// trialValid is how long the API server's admission of a pod counts. The deletion follows in the next reconcile, and quotas and
+	// policies may change at any time.
 	trialValid = 10 * time.Second
 	// trialAgain is after how long the API server is asked once more about a pod that it refused.
 	trialAgain = 30 * time.Second
