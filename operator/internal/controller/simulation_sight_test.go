@@ -133,6 +133,7 @@ func (s *simulation) looks(seconds int) {
 func simulateSight(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	t.Helper()
 	s := newSimulation(t, seed, planted)
+	s.quotas.random = nil // the store does not get over these by itself
 	s.change(func(spec *v1alpha1.StoreSpec) {
 		spec.Replication.Factor, spec.Masters.Replicas, spec.Coordinator.Replicas = new(1+int32(seed%2)), 4, 2
 		spec.Network, spec.Recovery.RescheduleAfter = v1alpha1.NetworkSpec{}, "5m"
