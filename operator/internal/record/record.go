@@ -133,6 +133,22 @@ func IsMissing(store *v1alpha1.Store, name string) bool {
 	return slices.ContainsFunc(store.Status.Record.Members, isIn) && !slices.ContainsFunc(store.Status.Masters.Members, isIt)
 }
 
+// Missing are the members whose StoreMembers are on record and were not seen.
+func Missing(store *v1alpha1.Store) []string {
+	if store.Status.Record == nil {
+		return nil
+	}
+	var names []string
+	for _, ordinals := range store.Status.Record.Members {
+		for ordinal := ordinals.First; ordinal <= ordinals.Last; ordinal++ {
+			if name := v1alpha1.MasterMember(store.Name, int(ordinal)); IsMissing(store, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // statusOf is what a StoreMember has, under its name.
 func statusOf(member *v1alpha1.StoreMember) v1alpha1.MemberStatus {
 	return v1alpha1.MemberStatus{Name: member.Name, MemberFigures: member.Status, MemberRecord: member.Record}

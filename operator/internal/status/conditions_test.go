@@ -233,6 +233,17 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestDeletedStoreMemberOfAMemberThatLeaves: a pod of a later member of that name gets another number.
+func TestDeletedStoreMemberOfAMemberThatLeaves(t *testing.T) {
+	s := newScene()
+	s.observed.Store.Status.Record = &v1alpha1.StoreRecord{
+		Members: []v1alpha1.OrdinalRange{{First: 0, Last: 7}}, HighestPodNumber: 12,
+	}
+	if got := status.Compute(s.observed, s.plan, s.outcome).Masters.RetiredPodNumber; got != 12 {
+		t.Errorf("members go on from %d", got)
+	}
+}
+
 func TestMembers(t *testing.T) {
 	s := newScene()
 	s.observed.Store.Status.Masters.Members = []v1alpha1.MemberStatus{

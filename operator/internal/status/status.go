@@ -16,6 +16,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
+	"rcbox.dev/rcbox/operator/internal/record"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -202,6 +203,12 @@ func masters(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Mast
 	for i := range old.Members {
 		if find(next.Members, old.Members[i].Name) == nil {
 			next.RetiredPodNumber = max(next.RetiredPodNumber, old.Members[i].PodNumber)
+		}
+	}
+	// Somebody has deleted the StoreMember of a member that leaves: that member's number was none above the highest.
+	for _, name := range record.Missing(o.Store) {
+		if find(next.Members, name) == nil {
+			next.RetiredPodNumber = max(next.RetiredPodNumber, o.Store.Status.Record.HighestPodNumber)
 		}
 	}
 	for i := range o.Pods {
