@@ -7,9 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -72,44 +75,58 @@ func (c *heldCalls) goOn() {
 	}
 }
 
-// mapped is a block device that the kernel's device mapper can suspend.
-type mapped struct {
-	t    *testing.T
-	name string
+// frozen is a file system on a block device that the kernel freezes: writes and syncs wait in the kernel, and nothing ends them.
+type frozen struct {
+	t        *testing.T
+	folder   string
+	isFrozen bool
 }
 
-func newMapped(t *testing.T, bytes int64) *mapped {
+func newFrozen(t *testing.T, bytes int64) *frozen {
 	t.Helper()
-	if _, err := exec.LookPath("dmsetup"); err != nil {
-		t.Skip("NOT TESTED: a device that is frozen by the kernel needs dmsetup; install it (apt-get install dmsetup)")
-	}
 	device, _ := loopDevice(t, bytes)
-	m := &mapped{t: t, name: fmt.Sprintf("rcbox-faults-%d", os.Getpid())}
-	table := fmt.Sprintf("0 %d linear %s 0", bytes/512, device)
-	if _, err := exec.Command("dmsetup", "create", m.name, "--table", table).Output(); err != nil {
-		t.Skipf("NOT TESTED: this kernel maps no devices: dmsetup create: %v", withStderr(err))
+	for _, program := range []string{"mkfs.ext4", "fsfreeze"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("NOT TESTED: a file system that is frozen needs %s; install it (apt-get install e2fsprogs util-linux)", program)
+		}
+	}
+	if _, err := exec.Command("mkfs.ext4", "-q", device).Output(); err != nil {
+		t.Fatalf("mkfs.ext4: %v", withStderr(err))
+	}
+	f := &frozen{t: t, folder: t.TempDir()}
+	if err := unix.Mount(device, f.folder, "ext4", 0, ""); err != nil {
+		t.Skipf("NOT TESTED: a file system on a block device cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() {
-		m.goOn()
-		if err := exec.Command("dmsetup", "remove", "--retry", m.name).Run(); err != nil {
-			t.Errorf("dmsetup remove %s: %v", m.name, withStderr(err))
+		if err := unix.Unmount(f.folder, unix.MNT_DETACH); err != nil {
+			t.Errorf("cannot unmount %s: %v", f.folder, err)
 		}
 	})
-	return m
+	return f
 }
 
-func (m *mapped) path() string { return "/dev/mapper/" + m.name }
+func (f *frozen) path() string { return filepath.Join(f.folder, "m0") }
 
-func (m *mapped) words() []string { return nil }
+func (f *frozen) words() []string { return nil }
 
-func (m *mapped) stop() { m.order("suspend", "--noflush", "--nolockfs") }
+func (f *frozen) stop() {
+	f.t.Helper()
+	f.order("--freeze")
+	f.isFrozen = true
+}
 
-func (m *mapped) goOn() { m.order("resume") }
+func (f *frozen) goOn() {
+	f.t.Helper()
+	if f.isFrozen {
+		f.order("--unfreeze")
+		f.isFrozen = false
+	}
+}
 
-func (m *mapped) order(words ...string) {
-	m.t.Helper()
-	if err := exec.Command("dmsetup", append(words, m.name)...).Run(); err != nil {
-		m.t.Errorf("dmsetup %s %s: %v", words[0], m.name, withStderr(err))
+func (f *frozen) order(option string) {
+	f.t.Helper()
+	if _, err := exec.Command("fsfreeze", option, f.folder).Output(); err != nil {
+		f.t.Fatalf("fsfreeze %s: %v", option, withStderr(err))
 	}
 }
 
@@ -119,16 +136,16 @@ func TestStalledWrites(t *testing.T) {
 	for _, durability := range []string{"buffered", "flushed"} {
 		t.Run(durability, func(t *testing.T) {
 			calls := newHeldCalls(t)
-			t.Cleanup(calls.goOn)
 			stalls(t, calls, durability, "--cores", "2")
 		})
 	}
 }
 
-// TestStalledSyncs: the same with a device that the kernel has frozen.
-func TestStalledSyncs(t *testing.T) {
-	device := newMapped(t, (segmentFrames+1)*frameBytes)
-	stalls(t, device, "flushed", "-f", device.path())
+// TestFrozenFileSystem: the same with a file system that the kernel has frozen.
+func TestFrozenFileSystem(t *testing.T) {
+	const journal = 64 << 20
+	device := newFrozen(t, (segmentFrames+1)*frameBytes+journal)
+	stalls(t, device, "flushed", "-f", device.path(), "--segmentFrames", strconv.Itoa(segmentFrames))
 }
 
 func stalls(t *testing.T, device stalling, durability string, more ...string) {
@@ -160,6 +177,8 @@ func stalls(t *testing.T, device stalling, durability string, more ...string) {
 	usually, count := slowReads(readers, before, now(t))
 
 	began := now(t)
+	// A process with a thread in a frozen file system does not end before that goes on.
+	t.Cleanup(device.goOn)
 	device.stop()
 	s.servers["m0"].waitLogged("the storage has stopped")
 	waitFor(t, "the device to be named", func() error { return s.stallIsNamed("m0", true) })
