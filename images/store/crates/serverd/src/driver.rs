@@ -12,6 +12,7 @@ use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
 use prost::Message;
 use server::Server;
 use server::links::{ConnectionRole, Links};
+use thiserror::Error;
 use tokio::sync::oneshot;
 use transport::session::{Heard, ShardSession};
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
@@ -43,6 +44,10 @@ pub struct Numbers {
     pub backup: backup::Stats,
     pub ways: Ways,
 }
+
+#[derive(Debug, Error)]
+#[error("the backup cannot be closed in order, and is checked when it is opened again: {0}")]
+pub struct NotClosed(#[from] backup::StorageError);
 
 /// What a driver is made of.
 pub struct Parts {
@@ -91,11 +96,11 @@ impl Driver {
     }
 
     /// The process was told to end.
-    pub fn finish(mut self) -> Result<(), String> {
-        let closed = self.parts.server.close_in_order();
-        closed.map_err(|error| {
-            format!("the backup cannot be closed in order, and is checked when it is opened again: {error}")
-        })
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn finish(mut self) -> Result<(), NotClosed> {
+        Ok(self.parts.server.close_in_order()?)
     }
 
     /// The state machine, and what carries out its actions.

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::pages::PagesError;
 use crate::settings::SettingsError;
+use crate::storage::NoStorage;
 
 #[derive(Debug, Error)]
 pub enum ServerError {
@@ -49,13 +50,6 @@ pub enum ServerError {
     Port { locator: String, error: io::Error },
     #[error("cannot start a thread: {0}")]
     Spawn(#[source] io::Error),
-    /// As the storage of a shard's backup says it.
-    #[error("{0}")]
-    Storage(String),
-}
-
-impl From<String> for ServerError {
-    fn from(of_storage: String) -> ServerError {
-        ServerError::Storage(of_storage)
-    }
+    #[error(transparent)]
+    Storage(#[from] NoStorage),
 }

@@ -29,7 +29,7 @@ use super::options::Options;
 use super::probe::Probe;
 use super::session::Session;
 use super::settings::{BackupSettings, Buffers, Settings};
-use super::storage::{AnyStorage, BackupFile, ProcessMemory, Reporter};
+use super::storage::{AnyStorage, BackupFile, NoStorage, ProcessMemory, Reporter};
 use crate::pages::{PagesError, Reserved};
 
 pub struct Process<'a> {
@@ -266,16 +266,15 @@ impl Process<'_> {
     }
 
     /// The path of one shard's file.
-    fn file(&self, path: &std::path::Path, index: u16) -> Result<PathBuf, String> {
+    fn file(&self, path: &std::path::Path, index: u16) -> Result<PathBuf, NoStorage> {
         if self.options.cores == 1 {
             return Ok(path.to_owned());
         }
         if BackupFile::is_device(path) {
-            return Err(format!(
-                "-f {} --cores {}: shards cannot share a device; give a file, or run a server for each device",
-                path.display(),
-                self.options.cores
-            ));
+            return Err(NoStorage::SharedDevice {
+                path: path.to_owned(),
+                cores: self.options.cores,
+            });
         }
         let mut path = path.as_os_str().to_owned();
         path.push(format!(".{index}"));
@@ -382,13 +381,17 @@ fn reserve(options: &Options, settings: &Settings) -> Result<Option<Reserved>, P
 }
 
 /// Names this run of the kernel.
-fn boot_id() -> Result<[u8; 16], String> {
+fn boot_id() -> Result<[u8; 16], NoStorage> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let text = std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}"))?;
+    let text =
+        std::fs::read_to_string(PATH).map_err(|error| NoStorage::BootId { path: PATH, error })?;
     let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
     let number = u128::from_str_radix(&digits, 16).ok();
     match number.filter(|_| digits.len() == 32) {
         Some(number) => Ok(number.to_be_bytes()),
-        None => Err(format!("{PATH}: {text:?} is no id of a kernel's run")),
+        None => Err(NoStorage::WrongBootId {
+            path: PATH,
+            found: text,
+        }),
     }
 }

@@ -1,5 +1,6 @@
 //! What a backup's frames lie on: a file, a block device, or memory.
 
+mod error;
 mod file;
 mod lane;
 mod memory;
@@ -11,6 +12,7 @@ use std::sync::mpsc::Sender;
 use backup::{Backup, Completion, Disk, Job, OpenError, Prompt, Scope, Storage, StorageError};
 use net::Remote;
 
+pub use error::NoStorage;
 pub use file::{BackupFile, FileStorage};
 pub use lane::Lane;
 pub use memory::ProcessMemory;

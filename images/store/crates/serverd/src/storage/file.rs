@@ -12,6 +12,7 @@ use net::Remote;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
+use super::error::{FileError, NoStorage};
 use super::lane::{Lane, Teller};
 use super::worker::Worker;
 
@@ -28,12 +29,19 @@ impl BackupFile {
     ///
     /// # Errors
     /// It cannot be used, for instance because another process does; the text says what to do.
-    pub fn open(path: &Path) -> Result<BackupFile, String> {
-        let failed = |what: &str| format!("-f {}: {what}", path.display());
+    pub fn open(path: &Path) -> Result<BackupFile, NoStorage> {
+        let failed = |why| NoStorage::File {
+            path: path.to_owned(),
+            why,
+        };
+        BackupFile::open_and_lock(path).map_err(failed)
+    }
+
+    fn open_and_lock(path: &Path) -> Result<BackupFile, FileError> {
         let is_device = match path.metadata() {
-            Ok(found) => is_device(found.file_type()).map_err(|what| failed(&what))?,
+            Ok(found) => is_device(found.file_type())?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(failed(&error.to_string())),
+            Err(error) => return Err(error.into()),
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -45,23 +53,16 @@ impl BackupFile {
             options.create(true).truncate(false).mode(0o600);
         }
         let mut file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => failed("there is no such folder; make it first"),
-            _ => failed(&error.to_string()),
+            io::ErrorKind::NotFound => FileError::NoFolder,
+            _ => FileError::Io(error),
         })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(failed(
-                    "another process uses it: end that one, or give each server a file of its own",
-                ));
-            }
-            Err(error) => return Err(failed(&format!("cannot be locked: {error}"))),
+            Err(Errno::WOULDBLOCK) => return Err(FileError::InUse),
+            Err(error) => return Err(FileError::Lock(error.into())),
         }
         let device_bytes = match is_device {
-            true => Some(
-                file.seek(SeekFrom::End(0))
-                    .map_err(|error| failed(&error.to_string()))?,
-            ),
+            true => Some(file.seek(SeekFrom::End(0))?),
             false => None,
         };
         Ok(BackupFile {
@@ -89,45 +90,46 @@ impl BackupFile {
 
     /// Takes the disk space for so many frames now, so that none is wanting later. What holds something else than zeros stays as it is: whether it is a
     /// backup's is seen when it is opened.
-    fn reserve(&self, layout: &Layout) -> Result<(), String> {
-        let path = self.path.display();
-        let wanted = layout.total_bytes();
-        if let Some(room) = self.device_bytes {
-            if room < wanted {
-                return Err(format!(
-                    "-f {path}: {} frames take {wanted} bytes and the device has {room}; leave --segmentFrames out to use all of it",
-                    layout.frame_count
-                ));
+    fn reserve(&self, layout: &Layout) -> Result<(), FileError> {
+        let wanted_bytes = layout.total_bytes();
+        let frames = layout.frame_count;
+        if let Some(room_bytes) = self.device_bytes {
+            if room_bytes < wanted_bytes {
+                return Err(FileError::DeviceTooSmall {
+                    frames,
+                    wanted_bytes,
+                    room_bytes,
+                });
             }
             return Ok(());
         }
-        let failed = |error: &dyn std::fmt::Display| format!("-f {path}: {error}");
-        let before = self.file.metadata().map_err(|error| failed(&error))?.len();
-        let is_empty = self.is_empty(before).map_err(|error| failed(&error))?;
-        if !is_empty && before != wanted {
+        let before = self.file.metadata()?.len();
+        let is_empty = self.is_empty(before)?;
+        if !is_empty && before != wanted_bytes {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::empty(), 0, wanted) {
+        match fallocate(&self.file, FallocateFlags::empty(), 0, wanted_bytes) {
             Ok(()) => Ok(()),
             // What is there already may be the last copy: it is given out all the same.
             Err(error) if !is_empty => {
                 tracing::warn!(
-                    "-f {path}: cannot reserve space ({error}); should there be none, this backup takes nothing any more"
+                    "-f {}: cannot reserve space ({error}); should there be none, this backup takes nothing any more",
+                    self.path.display()
                 );
                 Ok(())
             }
             Err(Errno::OPNOTSUPP) => {
                 warn_of_unreserved(&self.path);
-                self.file.set_len(wanted).map_err(|error| failed(&error))
+                Ok(self.file.set_len(wanted_bytes)?)
             }
             Err(error) => {
                 // What was reserved in part is given back.
                 let _ = self.file.set_len(before);
-                Err(format!(
-                    "-f {path}: cannot reserve {} MiB for {} frames: {error}; give it more room, or ask for fewer with --segmentFrames",
-                    wanted >> 20,
-                    layout.frame_count
-                ))
+                Err(FileError::NoRoom {
+                    mib: wanted_bytes >> 20,
+                    frames,
+                    error: error.into(),
+                })
             }
         }
     }
@@ -145,8 +147,11 @@ impl BackupFile {
         layout: &Layout,
         index: u16,
         remote: Remote,
-    ) -> Result<FileStorage, String> {
-        self.reserve(layout)?;
+    ) -> Result<FileStorage, NoStorage> {
+        self.reserve(layout).map_err(|why| NoStorage::File {
+            path: self.path.clone(),
+            why,
+        })?;
         errors_instead_of_signals();
         let disk = FileDisk {
             path: self.path.into(),
@@ -212,13 +217,13 @@ fn warn_of_unreserved(path: &Path) {
     );
 }
 
-fn is_device(found: FileType) -> Result<bool, String> {
+fn is_device(found: FileType) -> Result<bool, FileError> {
     if found.is_dir() {
-        Err("a directory; give the path of a file in it".to_owned())
+        Err(FileError::Directory)
     } else if found.is_file() || found.is_block_device() {
         Ok(found.is_block_device())
     } else {
-        Err("neither a file nor a block device".to_owned())
+        Err(FileError::OtherKind)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use backup::{Disk, StorageError};
 
+use super::error::NoStorage;
+
 pub struct ProcessMemory {
     /// Taken from the kernel as it is written to.
     bytes: Vec<u8>,
@@ -10,13 +12,8 @@ pub struct ProcessMemory {
 impl ProcessMemory {
     /// # Errors
     /// This machine cannot address so much.
-    pub fn new(bytes: u64) -> Result<ProcessMemory, String> {
-        let too_large = || {
-            format!(
-                "{} MiB of frames are more than this machine has memory for; give fewer with --segmentFrames, or a file with -f",
-                bytes >> 20
-            )
-        };
+    pub fn new(bytes: u64) -> Result<ProcessMemory, NoStorage> {
+        let too_large = || NoStorage::Memory { mib: bytes >> 20 };
         let length = usize::try_from(bytes).map_err(|_| too_large())?;
         let mut probe: Vec<u8> = Vec::new();
         probe.try_reserve_exact(length).map_err(|_| too_large())?;

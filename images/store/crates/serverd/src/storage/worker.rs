@@ -2,20 +2,22 @@
 
 use std::sync::mpsc::{Sender, channel};
 
+use super::error::NoThread;
+
 /// Its thread ends when it is dropped, after what it was given.
 pub struct Worker<J>(Sender<J>);
 
 impl<J: Send + 'static> Worker<J> {
+    /// # Errors
+    /// There is no thread for it.
     pub fn start(
         name: String,
         mut work: impl FnMut(J) + Send + 'static,
-    ) -> Result<Worker<J>, String> {
+    ) -> Result<Worker<J>, NoThread> {
         let (sender, jobs) = channel();
         let run = move || jobs.into_iter().for_each(&mut work);
-        match std::thread::Builder::new().name(name).spawn(run) {
-            Ok(_) => Ok(Worker(sender)),
-            Err(error) => Err(format!("cannot start a thread: {error}")),
-        }
+        std::thread::Builder::new().name(name).spawn(run)?;
+        Ok(Worker(sender))
     }
 
     /// False if the thread has panicked.
