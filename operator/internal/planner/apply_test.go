@@ -151,7 +151,7 @@ func (w *world) checkAdmitted(member string, ref facts.PodRef) {
 	if pod == nil || pod.UID != ref.UID || pod.Process != facts.ProcessRunning || pod.deadNode {
 		return
 	}
-	const validFor = 10 * time.Second
+	const validFor = 45 * time.Second
 	if at, isKnown := w.admittedAt[ref.UID]; !isKnown || w.now.Sub(at) >= validFor {
 		panic(member + " is ended, and the API server was not asked about its next pod, or refuses it")
 	}

@@ -153,8 +153,13 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	}
 	verdict := untried
 	if why == "" {
-		if verdict, why = p.tryNext(view, describeOrder(drill)); verdict == refused {
+		verdict, why = p.tryNext(view, describeOrder(drill))
+		isOverdue := len(drill.ServerIDs) > 0 && p.observed.Now.After(drill.DueAt.Add(orderPatience))
+		switch {
+		case verdict == refused:
 			why = "the API server refuses the next pod of " + view.Name + "; it says: " + why
+		case verdict == untried && isOverdue:
+			why = unjudged + view.Name
 		}
 	}
 	switch {

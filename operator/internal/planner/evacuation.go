@@ -45,7 +45,14 @@ func (p *planning) isNextAdmitted(view *MemberView, why string) bool {
 		return true
 	}
 	verdict, words := p.tryNext(view, why)
-	if verdict == refused {
+	switch verdict {
+	case admitted:
+	case untried:
+		// Mostly the answer comes within a second.
+		if p.observed.Now.Sub(view.Evacuation.Since) > orderPatience {
+			view.Evacuation.WaitsFor = unjudged + view.Name
+		}
+	case refused:
 		orElse := HowToStay(view.Evacuation)
 		view.Evacuation.WaitsFor = "the API server to admit its next pod; it says: " + words + "; correct that, or " + orElse
 		p.refuse(view, words, orElse)

@@ -8,14 +8,17 @@ import (
 )
 
 const (
-	// trialValid is how long the API server's admission of a pod counts. The deletion follows in the next reconcile, and quotas and
-	// policies may change at any time.
-	trialValid = 10 * time.Second
+	// trialValid is how long the API server's admission of a pod counts. The deletion mostly follows half a second later; but where another
+	// step fails, the next reconcile comes up to 30 s later, and would find every shorter admission expired.
+	trialValid = 45 * time.Second
 	// trialAgain is after how long the API server is asked once more about a pod that it refused.
 	trialAgain = 30 * time.Second
 	// maxTries bounds how many pods one plan asks about.
 	maxTries = 4
 )
+
+// unjudged is said, with a member's name, where the API server was asked and has given no answer that counts.
+const unjudged = "the API server has not said yet whether it admits the next pod of "
 
 // admission is what is known of whether the API server would admit a pod.
 type admission int

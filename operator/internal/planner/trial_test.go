@@ -161,16 +161,19 @@ func TestUntriedPodsAreSeen(t *testing.T) {
 	}
 }
 
-// An admission counts for 10 s.
+// An admission counts for longer than the pause after failed reconciles, which is 30 s at most, and not for ever.
 func TestTrialsExpire(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
 	if plan := w.underLock(asSeen); countOf[steps.RestartMember](plan) != 1 || countOf[steps.TryPod](plan) != 0 {
 		t.Fatalf("steps:\n%s", describe(plan.Steps))
 	}
-	plan := planner.Make(w.later(10 * time.Second))
+	if plan := planner.Make(w.later(31 * time.Second)); countOf[steps.RestartMember](plan) != 1 {
+		t.Errorf("after 31 s, steps:\n%s", describe(plan.Steps))
+	}
+	plan := planner.Make(w.later(45 * time.Second))
 	if countOf[steps.RestartMember](plan) != 0 || countOf[steps.TryPod](plan) != 1 || countOf[steps.CancelDisruption](plan) != 0 {
-		t.Errorf("after 10 s, steps:\n%s", describe(plan.Steps))
+		t.Errorf("after 45 s, steps:\n%s", describe(plan.Steps))
 	}
 }
 

@@ -21,11 +21,14 @@ type Split struct {
 	Unknown bool
 }
 
-// aboutStore leaves out splits of tables, which change nothing of the Store's own: what they wait for, and for how long, is for their
-// StoreOperations to say.
+// aboutStore leaves out trials of pods, which change nothing, and splits of tables, which change nothing of the Store's own: what these
+// wait for, and for how long, is for their StoreOperations to say.
 func aboutStore(planned []steps.Step) []steps.Step {
-	isSplit := func(step steps.Step) bool { _, isIt := step.(steps.SplitTable); return isIt }
-	return slices.DeleteFunc(slices.Clone(planned), isSplit)
+	return slices.DeleteFunc(slices.Clone(planned), func(step steps.Step) bool {
+		_, isSplit := step.(steps.SplitTable)
+		_, isTrial := step.(steps.TryPod)
+		return isSplit || isTrial
+	})
 }
 
 // splitProgress: a split is done when the coordinator has said so, whether it has just made the boundaries or finds them there.

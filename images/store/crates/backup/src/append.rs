@@ -12,6 +12,13 @@ use crate::config::Durability;
 use crate::effects::BackupEffects;
 use crate::storage::Storage;
 
+/// Whose data it is. A master has other backups; what this server keeps for the coordinator is bounded, and has nowhere else to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    Master,
+    Itself,
+}
+
 /// Why an append was not taken: what is answered, and how much is held.
 struct Refusal(Status, u32);
 
@@ -33,7 +40,7 @@ impl<S: Storage> Backup<S> {
         let taken = self
             .may_write(log)
             .map_err(|status| Refusal(status, 0))
-            .and_then(|()| self.take(append));
+            .and_then(|()| self.take(append, For::Master));
         match taken {
             Ok(bytes) => {
                 self.promise(now, log);
@@ -59,27 +66,27 @@ impl<S: Storage> Backup<S> {
             data,
         };
         self.may_write(replica.log)?;
-        let taken = self.take(&append);
+        let taken = self.take(&append, For::Itself);
         taken.map(|_| ()).map_err(|Refusal(status, _)| status)
     }
 
     /// The length of the replica afterwards.
-    fn take(&mut self, append: &Append<'_>) -> Result<u32, Refusal> {
+    fn take(&mut self, append: &Append<'_>, whose: For) -> Result<u32, Refusal> {
         let is_too_long = u64::from(append.offset) + append.data.len() as u64
             > u64::from(self.config.segment_bytes);
         if is_too_long {
             return Err(Refusal(Status::Mismatch, 0));
         }
-        if self.device.flight.is_full() {
+        if whose == For::Master && self.device.flight.is_full() {
             return Err(Refusal(Status::Full, 0));
         }
         match self.replicas.get(&append.replica) {
             Some(&number) => self.go_on(number, append),
-            None => self.open_replica(append),
+            None => self.open_replica(append, whose),
         }
     }
 
-    fn open_replica(&mut self, append: &Append<'_>) -> Result<u32, Refusal> {
+    fn open_replica(&mut self, append: &Append<'_>, whose: For) -> Result<u32, Refusal> {
         if append.offset != 0 {
             return Err(Refusal(Status::Missing, 0));
         }
@@ -91,7 +98,8 @@ impl<S: Storage> Backup<S> {
             return Err(Refusal(Status::Mismatch, 0));
         }
         // A master has its head elsewhere sooner if it is told at once, and not by silence.
-        let place = self.free.first().filter(|_| !self.is_late());
+        let is_taken = whose == For::Itself || !self.is_late();
+        let place = self.free.first().filter(|_| is_taken);
         let Some(&number) = place else {
             return Err(Refusal(Status::Full, 0));
         };

@@ -76,6 +76,8 @@ pub struct Backup<S> {
     /// To be reported at the next opportunity.
     pub(crate) unreported: Vec<BackupEvent>,
     pub(crate) retired: Option<String>,
+    /// That it has retired was written to the superblock a second time.
+    pub(crate) is_noted_again: bool,
     pub(crate) appends: u64,
     pub(crate) bytes_appended: u64,
     /// Numbers of the whole ones, the newest last.

@@ -61,6 +61,7 @@ impl<S: Storage> Backup<S> {
     /// Nothing that was submitted since is there, and nothing of it counts.
     fn write_failed(&mut self, from: u64, error: &StorageError, out: &mut impl BackupEffects) {
         self.device.storage.resume();
+        let was_retired = self.retired.is_some();
         let superblock = self.fencing.has_to_start(from);
         let frames = self.commit.has_to_start(from);
         self.unwritten
@@ -76,6 +77,12 @@ impl<S: Storage> Backup<S> {
         }
         if superblock {
             self.superblock_synced(Err(error.clone()), out);
+        }
+        self.end_stale_jobs(from, out);
+        if was_retired && !self.is_noted_again {
+            // The note of the first failure may have been behind this write. It is tried once more, and then no more.
+            self.is_noted_again = true;
+            self.note_failure();
         }
         self.written(ended, out);
     }

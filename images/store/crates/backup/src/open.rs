@@ -185,6 +185,7 @@ impl<S: Storage> Backup<S> {
             opened_at: now,
             unreported: Vec::new(),
             retired: None,
+            is_noted_again: false,
             appends: 0,
             bytes_appended: 0,
             checkpoints: Vec::new(),

@@ -109,6 +109,34 @@ impl<S: Storage> Backup<S> {
         }
     }
 
+    /// Writes from this one on were not carried out: jobs that have waited for them know frames as these never were.
+    pub(crate) fn end_stale_jobs(&mut self, from: u64, out: &mut impl BackupEffects) {
+        let waiting = core::mem::take(&mut self.jobs.waiting);
+        let (stale, others) = waiting.into_iter().partition(|(after, _)| *after >= from);
+        self.jobs.waiting = others;
+        let stale: Vec<(u64, Job)> = stale;
+        for (after, job) in stale {
+            match job.work {
+                Work::Read { to, frame, .. } => {
+                    self.jobs.reading.remove(&frame.number);
+                    out.data(to, Status::Missing, &[]);
+                }
+                Work::Entries { to, frame, .. } => {
+                    self.jobs.reading.remove(&frame.number);
+                    out.entries(to, Status::Missing, 0, &[]);
+                }
+                // Begun again by the next tick.
+                Work::Inspect { log, .. } => {
+                    self.inspecting.remove(&log);
+                }
+                // Begun again when somebody asks for the log again.
+                Work::Rewrite(_) => self.is_rewriting = false,
+                // Its parts vouch for each other.
+                Work::Checkpoint(_) => self.jobs.waiting.push((after, job)),
+            }
+        }
+    }
+
     pub(crate) fn job_done(&mut self, done: Done, out: &mut impl BackupEffects) {
         self.jobs.under_way -= 1;
         self.jobs.progress_at = self.device.now;

@@ -34,6 +34,11 @@ impl<S: Storage> Backup<S> {
         self.stalled.map(Stall::text)
     }
 
+    /// What is wrong with the storage: the coordinator is told when that changes.
+    pub fn ails(&self) -> (Option<&'static str>, bool) {
+        (self.stalled(), self.retired.is_some())
+    }
+
     /// Whether a new replica is better begun elsewhere.
     pub(crate) fn is_late(&self) -> bool {
         let now = self.device.now;

@@ -67,6 +67,8 @@ pub struct Backup {
     /// Smoothed time from sending data to its answer.
     pub latency: Option<Duration>,
     avoided_until: Time,
+    /// Another backup of its machine was slow: it gets no replicas where there are others.
+    host_avoided_until: Time,
     /// It had no frame free when it was last asked for one.
     pub is_full: bool,
     /// Its storage has failed: it takes nothing.
@@ -101,6 +103,7 @@ impl Backup {
             asked: None,
             latency: None,
             avoided_until: Time::ZERO,
+            host_avoided_until: Time::ZERO,
             is_full: false,
             retired: false,
             frees: VecDeque::new(),
@@ -137,6 +140,15 @@ impl Backup {
     /// It shall get no replicas for a while.
     pub fn avoid(&mut self, now: Time) {
         self.avoided_until = now + AVOIDED;
+    }
+
+    /// The same where there are others, since it has its machine in common with a slow one.
+    pub fn avoid_host(&mut self, now: Time) {
+        self.host_avoided_until = now + AVOIDED;
+    }
+
+    pub fn is_host_avoided(&self, now: Time) -> bool {
+        self.host_avoided_until > now
     }
 
     /// When it can get replicas again, if that is later than `now`; else [`Time::NEVER`].

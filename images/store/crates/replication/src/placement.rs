@@ -17,10 +17,19 @@ pub struct Choice<'a> {
     pub segment_bytes: u32,
     /// Also those that are drained, and may be taken where others are too few.
     pub has_last_resort: bool,
+    /// Also those whose machine has a slow one.
+    pub has_avoided_hosts: bool,
     pub now: Time,
 }
 
 impl Choice<'_> {
+    pub fn with_avoided_hosts(self) -> Self {
+        Self {
+            has_avoided_hosts: true,
+            ..self
+        }
+    }
+
     pub fn with_last_resort(self) -> Self {
         Self {
             has_last_resort: true,
@@ -68,6 +77,7 @@ impl Choice<'_> {
     fn usable(&self) -> impl Iterator<Item = &Backup> {
         self.backups.values().filter(|backup| {
             backup.takes_replicas(self.now)
+                && (self.has_avoided_hosts || !backup.is_host_avoided(self.now))
                 && (self.has_last_resort && backup.info.is_last_resort || !backup.info.is_draining)
                 && backup.info.host != self.own_host
                 && backup.info.segment_bytes >= self.segment_bytes

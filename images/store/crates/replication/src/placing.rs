@@ -65,8 +65,8 @@ impl Replicator {
         }
     }
 
-    /// Backups for so many more replicas of a segment: those that stay. If with these it had too few to count as durable, and no others may come, one
-    /// that is drained is better than none.
+    /// Backups for so many more replicas of a segment: those that stay, and are on no machine with a slow one. If with these it had too few to count as
+    /// durable, one on such a machine is better than none; and where no others may come, one that is drained.
     fn pick(
         &self,
         now: Time,
@@ -75,14 +75,20 @@ impl Replicator {
         missing: usize,
         random: &mut Random,
     ) -> Vec<ServerId> {
+        let replicas = self.segments[&segment_id].replicas.iter();
+        let replicas: Vec<ServerId> = replicas.map(|replica| replica.backup).collect();
+        let needed = |picked: &[ServerId]| {
+            let chosen = replicas.len() + picked.len();
+            self.config.min_replicas.saturating_sub(chosen)
+        };
+        let chosen = |picked: &[ServerId]| [&replicas, picked].concat();
         let choice = self.choice(now, segment_id);
         let mut picked = choice.pick(held, missing, random);
-        let replicas = self.segments[&segment_id].replicas.iter();
-        let replicas = replicas.map(|replica| replica.backup);
-        let chosen: Vec<ServerId> = replicas.chain(picked.iter().copied()).collect();
-        let needed = self.config.min_replicas.saturating_sub(chosen.len());
-        if needed > 0 && self.all_tried() {
-            picked.extend(choice.with_last_resort().pick(chosen, needed, random));
+        let choice = choice.with_avoided_hosts();
+        picked.extend(choice.pick(chosen(&picked), needed(&picked), random));
+        if self.all_tried() {
+            let choice = choice.with_last_resort();
+            picked.extend(choice.pick(chosen(&picked), needed(&picked), random));
         }
         picked
     }
@@ -99,6 +105,7 @@ impl Replicator {
             segment_id,
             segment_bytes: self.config.segment_bytes,
             has_last_resort: false,
+            has_avoided_hosts: false,
             now,
         }
     }

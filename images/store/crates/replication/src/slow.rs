@@ -34,7 +34,7 @@ impl Replicator {
             self.stuck(now, id);
         }
         for id in self.slow_backups(now) {
-            self.avoid_host_of(now, id);
+            self.avoid(now, id);
             let is_candidate = |replica: &Replica| replica.role == Role::Head && !replica.is_closed;
             self.lose_replicas(id, is_candidate);
             let backup = self.backups.get(&id);
@@ -44,15 +44,17 @@ impl Replicator {
         }
     }
 
-    /// All backups of a process have one disk, as a rule, and one network.
-    fn avoid_host_of(&mut self, now: Time, id: ServerId) {
-        let Some(slow) = self.backups.get(&id) else {
+    /// It gets no replicas for a while, and others of its machine get some only where there are too few elsewhere: backups of a process have one
+    /// disk, as a rule, and one network.
+    fn avoid(&mut self, now: Time, id: ServerId) {
+        let Some(slow) = self.backups.get_mut(&id) else {
             return;
         };
+        slow.avoid(now);
         let host = slow.info.host.clone();
         let backups = self.backups.values_mut();
         for backup in backups.filter(|backup| backup.info.host == host) {
-            backup.avoid(now);
+            backup.avoid_host(now);
         }
     }
 

@@ -328,8 +328,12 @@ impl<S: Storage> Server<S> {
     /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
     pub fn tick(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
         let of_master = self.shard.tick(now, out);
+        let ailed = self.stage.backup().map(Backup::ails);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
         let of_reads = self.begin_reads(now, out);
+        if self.stage.backup().map(Backup::ails) != ailed {
+            self.report.changed();
+        }
         self.tend_checkpoint(now, out);
         let of_report = self.report(now, out);
         self.look_for_successors();

@@ -1,4 +1,4 @@
-//! The `server` program: one thread per shard, HTTP on another, and threads that wait for disks.
+//! The `server` program: two threads per shard, of which one runs it, HTTP on another, and threads that wait for disks.
 
 mod actions;
 mod driver;

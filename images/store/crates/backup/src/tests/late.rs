@@ -316,3 +316,18 @@ fn each_planted_bug_is_found() {
     }
     assert!(finds(Bug::BelieveOldCompletion, read_of_another_use));
 }
+
+#[test]
+fn a_checkpoint_is_kept_by_a_late_storage() {
+    let mut rig = Rig::new(Durability::Buffered, 9);
+    rig.put_now(replica(1, 1), 0..100, false);
+    rig.is_late();
+    rig.put(replica(1, 1), 100..200, false);
+    rig.wait(Duration::from_millis(200));
+    let refused = rig.put(replica(1, 2), 0..10, false);
+    assert_eq!(rig.answer(refused), Some((Status::Full, 0)));
+    let number = rig.backup().keep_checkpoint(&[7; 300]).unwrap();
+    assert!(!rig.backup().checkpoint_is_kept(number));
+    rig.go_on();
+    assert!(rig.backup().checkpoint_is_kept(number));
+}

@@ -72,3 +72,31 @@ fn a_copy_that_a_new_head_waits_for_is_moved_when_its_backup_stops() {
     }
     assert!(met > 10, "{met}");
 }
+
+#[test]
+fn where_there_are_no_others_the_machine_of_a_slow_backup_is_taken() {
+    let mut met = 0;
+    for seed in 0..60 {
+        // Of the third machine, which has two of them; the second one is left out.
+        let mut world = World::new(2, 2, 5, seed);
+        let shared = of_one_host(&world);
+        let infos = world.infos();
+        let alone = infos.iter().find(|info| !shared.contains(&info.id));
+        let alone = alone.map(|info| info.id);
+        let kept = |id| shared.contains(&id) || Some(id) == alone;
+        world.set(infos.into_iter().filter(|info| kept(info.id)).collect());
+        world.pass(Duration::from_millis(5));
+        world.write(1, 100);
+        world.pass(Duration::from_millis(1));
+        let head = world.backups_of_head();
+        let Some(&slow) = head.iter().find(|id| shared.contains(id)) else {
+            continue;
+        };
+        met += 1;
+        world.slow_backup(slow, 1_000_000);
+        world.write(2, 100);
+        world.pass(Duration::from_millis(300));
+        assert!(world.is_all_durable(), "seed {seed}");
+    }
+    assert!(met > 10, "{met}");
+}

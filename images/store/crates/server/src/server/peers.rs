@@ -1,5 +1,7 @@
 //! Requests of other servers to this one's backup, or to its master.
 
+use core::time::Duration;
+
 use backup::{Backup, Storage};
 use base::ids::ReplyTo;
 use base::time::Time;
@@ -12,6 +14,8 @@ use crate::from_backup::FromBackup;
 
 /// Appends of one peer that wait for a sync, at most. A master has 4 MiB under way to a backup, and few appends are shorter than 100 bytes.
 const MAX_WAITING: u32 = 1 << 16;
+/// How often it is looked whether a read takes too long.
+const READ_LOOK: Duration = Duration::from_secs(1);
 
 impl<S: Storage> Server<S> {
     /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
@@ -82,10 +86,11 @@ impl<S: Storage> Server<S> {
             backup.complete(now, out);
             backup.is_reading()
         });
-        match self.reads.len() {
-            0 => Time::NEVER,
-            _ if is_reading == Some(true) => Time::NEVER,
-            _ => now,
+        match (is_reading, self.reads.len()) {
+            // Its completion wakes the driver. If it takes too long, that is to be said.
+            (Some(true), _) => now + READ_LOOK,
+            (_, 0) => Time::NEVER,
+            (_, _) => now,
         }
     }
 

@@ -175,6 +175,8 @@ impl Lane {
             self.write(&batch, &mut is_broken);
             batch.steps.clear();
             batch.bytes.clear();
+            // Much is under way only while a device is late.
+            batch.bytes.shrink_to(LONG_BYTES);
         }
     }
 
