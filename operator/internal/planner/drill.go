@@ -153,14 +153,7 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	}
 	verdict := untried
 	if why == "" {
-		verdict, why = p.tryNext(view, describeOrder(drill))
-		isOverdue := len(drill.ServerIDs) > 0 && p.observed.Now.After(drill.DueAt.Add(orderPatience))
-		switch {
-		case verdict == refused:
-			why = "the API server refuses the next pod of " + view.Name + "; it says: " + why
-		case verdict == untried && isOverdue:
-			why = unjudged + view.Name
-		}
+		verdict, why = p.tryForDrill(view, drill)
 	}
 	switch {
 	case drill.OrderUID != "" && p.observed.Operation(drill.OrderUID) == nil:
@@ -182,6 +175,19 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	default:
 		drill.Member, drill.ServerIDs, drill.Message = "", nil, brief.Fit("the drill waits: "+why, maxDrillMessage)
 	}
+}
+
+// tryForDrill says whether the API server would admit the next pod of the process that a drill is to end, and what speaks against its end.
+func (p *planning) tryForDrill(view *MemberView, drill *v1alpha1.Drill) (verdict admission, why string) {
+	verdict, words := p.tryNext(view, describeOrder(drill))
+	isOverdue := len(drill.ServerIDs) > 0 && p.observed.Now.After(drill.DueAt.Add(orderPatience))
+	switch {
+	case verdict == refused:
+		why = "the API server refuses the next pod of " + view.Name + "; it says: " + words
+	case verdict == untried && isOverdue:
+		why = unjudged + view.Name
+	}
+	return verdict, why
 }
 
 func (p *planning) endForDrill(view *MemberView, drill *v1alpha1.Drill, verdict admission) {
