@@ -132,7 +132,7 @@ const callLatency = 5 * second
 // checkInQuota: no running process is ended on purpose, to be replaced, while a quota refuses its member's next pod: as far as the operator
 // could know, which has asked not long before.
 func (s *simulation) checkInQuota(by *simulatedOperator, pod *corev1.Pod) {
-	const admissionCounts = 10 * second
+	const admissionCounts = 45 * second
 	if s.quotas.limit == 0 || s.podsInQuota() <= s.quotas.limit || !s.isToBeReplaced(by, pod) {
 		return
 	}
