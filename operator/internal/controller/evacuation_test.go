@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -76,7 +77,8 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 	}
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonEvacuating)
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
-	h.mustReconcile() // its next pod is tried
+	h.now = h.now.Add(time.Minute) // which a drain may take
+	h.mustReconcile()              // its next pod is tried again
 	h.mustReconcile()
 	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil ||
 		!slices.Contains(h.coordinator.Removed(), "box-master-1") || !slices.Contains(h.coordinator.KeptOut(), string(old.UID)) {
