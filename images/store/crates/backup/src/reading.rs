@@ -112,9 +112,9 @@ impl<S: Storage> Backup<S> {
     /// Writes from this one on were not carried out: jobs that have waited for them know frames as these never were.
     pub(crate) fn end_stale_jobs(&mut self, from: u64, out: &mut impl BackupEffects) {
         let waiting = core::mem::take(&mut self.jobs.waiting);
-        let (stale, others) = waiting.into_iter().partition(|(after, _)| *after >= from);
+        let (stale, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(after, _)| *after >= from);
         self.jobs.waiting = others;
-        let stale: Vec<(u64, Job)> = stale;
         for (after, job) in stale {
             match job.work {
                 Work::Read { to, frame, .. } => {
@@ -128,6 +128,7 @@ impl<S: Storage> Backup<S> {
                 // Begun again by the next tick.
                 Work::Inspect { log, .. } => {
                     self.inspecting.remove(&log);
+                    self.make_durable(log);
                 }
                 // Begun again when somebody asks for the log again.
                 Work::Rewrite(_) => self.is_rewriting = false,

@@ -3,6 +3,7 @@
 use base::bugs::{Bug, plant};
 
 use super::*;
+use crate::record::Superblock;
 
 impl Rig {
     /// From now on nothing is over before [`Rig::go_on`].
@@ -20,6 +21,62 @@ impl Rig {
             self.storage().report();
             self.tick();
         }
+    }
+
+    /// All that is under way ends, syncs as well.
+    fn end_all(&mut self) {
+        for _ in 0..6 {
+            self.go_on();
+            for scope in self.storage().syncs_under_way() {
+                self.storage().finish_sync(scope);
+            }
+        }
+        self.go_on();
+    }
+
+    /// The sync that is under way fails, and that is told.
+    fn fail_sync(&mut self) {
+        self.storage().faults.syncs = Some("input/output error".to_owned());
+        self.storage().finish_sync(Scope::All);
+        self.storage().report();
+        self.tick();
+        self.storage().faults.syncs = None;
+    }
+
+    /// The write that is next fails, and that is told.
+    fn fail_write(&mut self) {
+        self.storage().faults.writes = Some("input/output error".to_owned());
+        self.storage().carry_out(1);
+        self.storage().report();
+        self.tick();
+        self.storage().faults.writes = None;
+    }
+
+    /// A storage with a write under way for so long that it is late: masters begin no replicas here.
+    fn stopped() -> Rig {
+        let mut rig = Rig::new(Durability::Buffered, 9);
+        rig.put_now(replica(1, 1), 0..100, false);
+        rig.is_late();
+        rig.put(replica(1, 1), 100..200, false);
+        rig.wait(Duration::from_millis(200));
+        let refused = rig.put(replica(1, 2), 0..10, false);
+        assert_eq!(rig.answer(refused), Some((Status::Full, 0)));
+        rig
+    }
+
+    /// A sync is under way, and behind it a write of the same frame.
+    fn with_a_write_behind_a_sync() -> Rig {
+        let mut rig = Rig::flushed();
+        rig.wait(10 * wire::peer::SERVING_PROMISE);
+        rig.put_settled(replica(1, 1), 0..100, false);
+        rig.is_late();
+        rig.put(replica(1, 1), 100..200, false);
+        let (writes, _, _) = rig.storage().waiting();
+        rig.storage().carry_out(writes);
+        rig.storage().report();
+        rig.tick();
+        rig.put(replica(1, 1), 200..300, false);
+        rig
     }
 
     fn read_later(&mut self, replica: ReplicaId) -> ReplyTo {
@@ -166,12 +223,7 @@ fn a_log_is_told_of_when_all_that_was_taken_of_it_is_written() {
     // The superblock is written behind the append, so only a backup that does not wait for either tells of the log now.
     rig.wait(10 * wire::peer::SERVING_PROMISE);
     assert!(rig.said.released.is_empty());
-    for _ in 0..4 {
-        rig.go_on();
-        for scope in rig.storage().syncs_under_way() {
-            rig.storage().finish_sync(scope);
-        }
-    }
+    rig.end_all();
     let released = rig.said.released.pop().expect("an inventory");
     assert_eq!(released.replicas[0].bytes, 100);
     rig.restart();
@@ -180,13 +232,7 @@ fn a_log_is_told_of_when_all_that_was_taken_of_it_is_written() {
 
 #[test]
 fn a_storage_that_has_stopped_is_named_and_takes_no_more_replicas_until_it_goes_on() {
-    let mut rig = Rig::new(Durability::Buffered, 9);
-    rig.put_now(replica(1, 1), 0..100, false);
-    rig.is_late();
-    rig.put(replica(1, 1), 100..200, false);
-    rig.wait(Duration::from_millis(200));
-    let refused = rig.put(replica(1, 2), 0..10, false);
-    assert_eq!(rig.answer(refused), Some((Status::Full, 0)));
+    let mut rig = Rig::stopped();
     assert_eq!(rig.backup().stats().stalled, None);
     assert!(rig.next_tick <= rig.now + Duration::from_secs(1));
     rig.wait(Duration::from_secs(1));
@@ -319,15 +365,65 @@ fn each_planted_bug_is_found() {
 
 #[test]
 fn a_checkpoint_is_kept_by_a_late_storage() {
-    let mut rig = Rig::new(Durability::Buffered, 9);
-    rig.put_now(replica(1, 1), 0..100, false);
-    rig.is_late();
-    rig.put(replica(1, 1), 100..200, false);
-    rig.wait(Duration::from_millis(200));
-    let refused = rig.put(replica(1, 2), 0..10, false);
-    assert_eq!(rig.answer(refused), Some((Status::Full, 0)));
+    let mut rig = Rig::stopped();
     let number = rig.backup().keep_checkpoint(&[7; 300]).unwrap();
     assert!(!rig.backup().checkpoint_is_kept(number));
     rig.go_on();
     assert!(rig.backup().checkpoint_is_kept(number));
+}
+
+#[test]
+fn a_rewrite_that_waits_for_a_write_that_fails_damages_nothing() {
+    let mut rig = Rig::with_a_write_behind_a_sync();
+    let log = replica(1, 1).log;
+    rig.fail_sync();
+    rig.begin_recovery(log);
+    assert_eq!(rig.storage().waiting().1, 0, "it waits for the write");
+    rig.fail_write();
+    rig.end_all();
+    // The coordinator asks again, until no promise is left and all is on the disk.
+    for _ in 0..3 {
+        rig.wait(2 * wire::peer::SERVING_PROMISE);
+        rig.begin_recovery(log);
+        rig.end_all();
+    }
+    let released = rig.said.released.pop().expect("an inventory");
+    assert_eq!(released.replicas[0].bytes, 200);
+    assert_eq!(rig.damage_of(replica(1, 1)), None);
+    rig.storage().is_late = false;
+    rig.assert_holds(replica(1, 1), 200);
+}
+
+#[test]
+fn a_failure_is_on_record_though_a_write_before_its_note_fails() {
+    let mut rig = Rig::with_a_write_behind_a_sync();
+    rig.fail_sync();
+    rig.fail_write();
+    rig.end_all();
+    let storage = rig.take_storage();
+    let superblocks = (0..3).filter_map(|place| {
+        let at = Layout::superblock(place) as usize;
+        Superblock::decode(&storage.bytes()[at..])
+    });
+    let newest = superblocks.max_by_key(|superblock| superblock.sequence);
+    assert!(newest.expect("a superblock").failed);
+}
+
+#[test]
+fn a_read_that_waits_for_a_write_that_fails_is_answered_and_names_no_damage() {
+    let mut rig = Rig::buffered();
+    rig.put_now(replica(1, 1), 0..100, false);
+    rig.is_late();
+    rig.put(replica(1, 1), 100..200, false);
+    let to = rig.read_later(replica(1, 1));
+    rig.fail_write();
+    let (nonce, status, _, data) = rig.said.read.pop().expect("an answer");
+    assert_eq!(
+        (nonce, status, data),
+        (to.nonce, Status::Missing, Vec::new())
+    );
+    rig.end_all();
+    rig.storage().is_late = false;
+    rig.assert_holds(replica(1, 1), 100);
+    assert_eq!(rig.damage_of(replica(1, 1)), None);
 }

@@ -248,6 +248,31 @@ fn a_failed_storage_is_reported() {
 }
 
 #[test]
+fn a_storage_that_stops_and_goes_on_is_reported_though_nobody_asks_for_anything() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    rig.pass(Duration::from_secs(2));
+    let storage = rig.server.backup_mut().unwrap().storage_mut();
+    storage.is_late = true;
+    rig.append(replica(1), b"x");
+    rig.pass(Duration::from_millis(900));
+    rig.said.messages.clear();
+    rig.pass(Duration::from_millis(200));
+    rig.pass(Duration::from_secs(1));
+    let report = rig.report().expect("a report without traffic");
+    assert!(!report.stalled.is_empty());
+    rig.pass(Duration::from_secs(2));
+    rig.said.messages.clear();
+    let storage = rig.server.backup_mut().unwrap().storage_mut();
+    let (writes, _, _) = storage.waiting();
+    storage.carry_out(writes);
+    storage.report();
+    rig.tick();
+    rig.pass(Duration::from_secs(1));
+    let report = rig.report().expect("a report without traffic");
+    assert!(report.stalled.is_empty());
+}
+
+#[test]
 fn a_log_is_fenced_and_its_inventory_given_when_no_promise_is_left() {
     let mut rig = Rig::ready(Durability::Buffered);
     rig.pass(Duration::from_secs(10));
