@@ -2138,7 +2138,7 @@ type BackupStorage struct {
 	SegmentBytes uint32 `protobuf:"varint,4,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
 	// Why it takes nothing new any more, for people; empty while all is well.
 	RetiredReason string `protobuf:"bytes,5,opt,name=retired_reason,json=retiredReason,proto3" json:"retired_reason,omitempty"`
-	// What its device takes too long for, for people; empty while all is well.
+	// The operation that its device takes too long for, for people; empty while all is well.
 	StalledReason string `protobuf:"bytes,6,opt,name=stalled_reason,json=stalledReason,proto3" json:"stalled_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -110,7 +110,7 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 	}
 }
 
-// What a recovery has shown counts from the reconcile after it on, and is kept when the coordinator has forgotten it.
+// The result of a recovery counts from the reconcile after it on, and is kept when the coordinator has forgotten the recovery.
 func TestMeasuredRecoveryCounts(t *testing.T) {
 	w := newHoldingWorld(t)
 	look := func(recoveries ...facts.Recovery) *capacity.Check {

@@ -47,7 +47,7 @@ func TestNothingIsRestartedForARefusedPod(t *testing.T) {
 	}
 }
 
-// Whatever the operator would end a running process for: while the API server refuses the member's next pod, the process goes on, and what
+// For each reason to end a running process: while the API server refuses the member's next pod, the process goes on, and what
 // refuses is said with what to do. Nobody is asked more than once in 30 s.
 func TestRefusedPodKeepsItsMember(t *testing.T) {
 	const refusal = "the API server refuses the next one; it says: pods are forbidden: exceeded quota; correct that, or "

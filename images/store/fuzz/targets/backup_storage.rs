@@ -30,7 +30,7 @@ const READER: ReplyTo = ReplyTo {
     nonce: 1,
 };
 
-/// What a reader is answered: a storage that is not late has it at once.
+/// The answer to a reader: a storage that is not late has it at once.
 fn answer_of(
     backup: &mut Backup<MemoryStorage>,
     ask: impl FnOnce(&mut Backup<MemoryStorage>, &mut Said),

@@ -42,7 +42,7 @@ pub struct Stats {
     pub syncs: u64,
     /// Why nothing new is accepted.
     pub retired: Option<String>,
-    /// What the storage takes too long for.
+    /// The operation that the storage takes too long for.
     pub stalled: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ pub struct Backup<S> {
     pub(crate) recovering: BTreeMap<ServerId, u64>,
     /// Logs that are released as soon as their open replicas have been looked at.
     pub(crate) inspecting: BTreeSet<ServerId>,
-    /// What is here of fenced logs is being written once more.
+    /// Replicas of fenced logs are being written once more.
     pub(crate) is_rewriting: bool,
     /// Answers to what is being written.
     pub(crate) unwritten: Unwritten,

@@ -12,7 +12,7 @@ use crate::reader::Compared;
 use crate::record::{Content, Damage, Header};
 use crate::storage::Storage;
 
-/// What an append brings: data that is not here yet, and the checksum of all data then.
+/// The news in an append: data that is not here yet, and the checksum of all data then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addition<'a> {
     pub data: &'a [u8],
@@ -52,7 +52,7 @@ impl Frame {
         self.copies.distrust(&device.syncs);
     }
 
-    /// What is here, to be written once more, so that the next sync carries it, whatever has become of the one before.
+    /// The present content, to be written once more, so that the next sync carries it, whatever has become of the one before.
     pub fn again<S>(&self, device: &Device<S>) -> Again {
         let (place, sequence) = self.copies.newest_place();
         let header = Header {
@@ -135,7 +135,7 @@ impl Frame {
         self.compared = Compared::default();
     }
 
-    /// What is here is needed no more.
+    /// The present content is needed no more.
     pub fn free<S: Storage>(&mut self, device: &mut Device<S>) {
         assert!(self.content.is_some(), "a frame is freed once");
         self.write_header(*self, None, device);

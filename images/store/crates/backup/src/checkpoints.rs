@@ -130,7 +130,7 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    /// Which of those that are here are whole: when the storage is opened.
+    /// Finds those that are whole, when the storage is opened.
     pub(crate) fn look_for_checkpoints(&mut self) {
         for number in self.checkpoint_numbers() {
             let parts = self.parts(number);

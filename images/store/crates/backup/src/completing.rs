@@ -1,4 +1,4 @@
-//! What the storage has completed: answers that waited for it leave, and what comes after it is submitted.
+//! Completions of the storage: answers that waited for them leave, and the next writes, syncs and jobs are submitted.
 
 use base::bugs::{Bug, is_planted};
 use base::ids::{ReplyTo, ServerId};

@@ -1,4 +1,4 @@
-//! What a backup asks of its driver.
+//! The effects that a backup has its driver carry out.
 
 use base::ids::ReplyTo;
 use wire::peer::{Answer, Status};

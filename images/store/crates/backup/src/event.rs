@@ -73,7 +73,7 @@ pub enum BackupEvent {
     },
 }
 
-/// What the storage takes too long for.
+/// The operation that the storage takes too long for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     Write,

@@ -148,7 +148,7 @@ impl Work {
     }
 }
 
-/// Which log is the log depends on what open replicas hold, before anything is read.
+/// The segments that make up a log are named in its open replicas, so these are looked at before anything is read.
 fn inspect<D: Disk>(mut frame: Snapshot, reader: &mut Reader<'_, D>) -> Inspected {
     let digest = match frame.verify(reader) {
         Ok(()) => last_digest(&frame, reader),

@@ -18,7 +18,7 @@ pub(crate) struct Reader<'a, D> {
     pub disk: &'a mut D,
     pub layout: Layout,
     pub formats: Formats,
-    /// What was last read of data that goes through piece by piece.
+    /// The last piece of data that goes through piece by piece.
     pub piece: &'a mut Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ impl<D: Disk> Reader<'_, D> {
         while at < end {
             let bytes = PIECE_BYTES.min((end - at) as usize);
             if self.read_piece(at, bytes).is_err() {
-                // Whoever asks for it is told.
+                // Every later reader is told.
                 return Ok(());
             }
             self.disk.write(at, self.piece)?;

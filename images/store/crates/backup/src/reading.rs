@@ -1,4 +1,4 @@
-//! What peers read of replicas. Each answer is made by a job, and the backup bounds how many are under way.
+//! Reads of replicas by peers. Each answer is made by a job, and the backup bounds how many are under way.
 
 use base::bugs::{Bug, is_planted};
 use base::ids::ReplyTo;
@@ -173,7 +173,7 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    /// What was read of a frame says something about it only while the frame has the same use.
+    /// A result of reading a frame says something about the frame only while that has the same use.
     fn conclude<T>(&mut self, frame: &Snapshot, result: Result<T, Refusal>) -> Result<T, Status> {
         self.jobs.reading.remove(&frame.number);
         if !self.has_same_use(frame) {
@@ -206,7 +206,7 @@ impl<S: Storage> Backup<S> {
         is_planted(Bug::BelieveOldCompletion) || self.frames[frame.number].has_use_of(frame)
     }
 
-    /// What a job has found wrong with a frame.
+    /// A job has found something wrong with a frame.
     pub(crate) fn found_damaged(&mut self, frame: &Snapshot, damage: Damage) {
         if self.has_same_use(frame) {
             self.name_damage(frame.number, damage);

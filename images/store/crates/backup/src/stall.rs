@@ -29,12 +29,12 @@ impl Stall {
 }
 
 impl<S: Storage> Backup<S> {
-    /// What the storage takes too long for.
+    /// The operation that the storage takes too long for.
     pub fn stalled(&self) -> Option<&'static str> {
         self.stalled.map(Stall::text)
     }
 
-    /// What is wrong with the storage: the coordinator is told when that changes.
+    /// The state of the storage, with its faults: the coordinator is told when that changes.
     pub fn ails(&self) -> (Option<&'static str>, bool) {
         (self.stalled(), self.retired.is_some())
     }
@@ -73,7 +73,7 @@ impl<S: Storage> Backup<S> {
         next
     }
 
-    /// What the storage has not completed, and since when.
+    /// Operations that the storage has not completed, and since when.
     fn under_way(&self) -> impl Iterator<Item = (Stall, Time)> {
         let superblock = self.fencing.carried.as_ref();
         let superblock = superblock.and_then(|carried| carried.start.since());

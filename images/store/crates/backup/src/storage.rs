@@ -1,4 +1,4 @@
-//! What a backup keeps its frames on, as the backup sees it: submitted to, and completing later.
+//! The storage of a backup's frames, as the backup sees it: submitted to, and completing later.
 
 use crate::disk::{Disk, StorageError};
 use crate::job::{Done, Job};
@@ -28,7 +28,7 @@ pub trait Storage: Disk {
     fn wait_for_writes(&mut self);
 }
 
-/// What has ended.
+/// Something that was submitted has ended.
 pub enum Completion {
     /// All writes up to this ticket are carried out.
     Written(u64),

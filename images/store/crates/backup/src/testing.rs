@@ -38,12 +38,12 @@ pub struct MemoryStorage {
     pub announced: Vec<(u64, u64)>,
 }
 
-/// What was submitted and has not ended.
+/// Everything that was submitted and has not ended.
 #[derive(Default)]
 struct Queue {
     writes: VecDeque<Submitted>,
     jobs: VecDeque<Job>,
-    /// What has ended, and was not told.
+    /// Completions that were not told.
     ended: VecDeque<Completion>,
     completions: VecDeque<Completion>,
     /// A write has failed, and nobody has heard of it yet.

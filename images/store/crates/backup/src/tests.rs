@@ -28,7 +28,7 @@ pub(crate) struct Said {
     pub answers: Vec<(u64, Answer)>,
     pub released: Vec<Inventory>,
     pub events: Vec<BackupEvent>,
-    /// What reads were answered, and where to go on.
+    /// Answers to reads, with where to go on.
     pub read: Vec<(u64, Status, u32, Vec<u8>)>,
     pub checkpoints: Vec<Option<Vec<u8>>>,
 }

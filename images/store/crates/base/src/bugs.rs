@@ -119,7 +119,7 @@ pub enum Bug {
     AnswerUnwritten,
     /// A sync begins before what it is to carry is written.
     SyncUnwritten,
-    /// What a job has found of a frame is believed although the frame has another use since.
+    /// A job's finding about a frame is believed although the frame has another use since.
     BelieveOldCompletion,
     /// A driver carries out a write before another one that was submitted earlier.
     OvertakeWrite,

@@ -194,7 +194,7 @@ pub struct BackupStorage {
     pub segment_bytes: u32,
     /// Why it takes nothing new any more; empty while all is well.
     pub retired_reason: String,
-    /// What its device takes too long for; empty while all is well.
+    /// The operation that its device takes too long for; empty while all is well.
     pub stalled_reason: String,
 }
 

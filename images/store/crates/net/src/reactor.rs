@@ -116,7 +116,7 @@ pub struct Reactor {
     sleeps: bool,
 }
 
-/// What the first half of a round has come to.
+/// The result of the first half of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     worked: bool,

@@ -23,7 +23,7 @@ const STEP: usize = 64;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What becomes of an unknown replica.
+/// The fate of an unknown replica.
 enum Verdict {
     /// It is as good as a replica that was just made.
     Adopt {

@@ -11,7 +11,7 @@ pub(crate) struct Checkpoint {
     pub written: Option<(u64, u64)>,
     /// To be answered when the storage is open.
     pub asked: Option<ReadCheckpoint>,
-    /// What is given out piece by piece, once it is read.
+    /// A checkpoint that is given out piece by piece, once it is read.
     pub read: Option<Vec<u8>>,
     /// The backup was asked to read it.
     pub is_reading: bool,

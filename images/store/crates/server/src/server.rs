@@ -37,7 +37,7 @@ pub struct Server<S> {
     is_welcome: bool,
     report: Reports,
     waiting: Waiting,
-    /// What recovery masters ask for, until the backup reads it.
+    /// Reads that recovery masters have asked for, until the backup begins them.
     reads: Reads,
     /// Room for what is read, used again and again.
     read: Vec<u8>,

@@ -32,7 +32,7 @@ pub struct Running {
     round: Option<Round>,
 }
 
-/// What the two threads have in common.
+/// State that the two threads have in common.
 pub struct Seat {
     state: Mutex<State>,
     changed: Condvar,
@@ -81,7 +81,7 @@ impl Running {
         Ok(())
     }
 
-    /// What has been written is answered, and more may be due.
+    /// Writes have ended: they are answered, and more may be due.
     fn written(&mut self) {
         self.driver.written(net::now(), self.reactor.io());
         self.reactor.tick_soon();

@@ -1,4 +1,4 @@
-//! How much of a processor a shard has used, whichever of its threads had it.
+//! Processor time that a shard has used, in either of its threads.
 
 use rustix::thread::{Pid, gettid};
 use rustix::time::{ClockId, clock_gettime};
@@ -8,12 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Processor {
     /// The thread that has the shard.
     thread: Option<Pid>,
-    /// What other threads have used for the shard, less what this one had used before.
+    /// Time that other threads have used for the shard, less the time that this one had used before.
     apart_ns: i64,
 }
 
 impl Processor {
-    /// What was used for the shard, which the calling thread has.
+    /// Time that was used for the shard, which the calling thread has.
     pub fn used_ns(&self) -> u64 {
         used_by_this_thread().saturating_add_signed(self.apart_ns)
     }

@@ -216,7 +216,7 @@ pub struct Between {
     pub target: usize,
 }
 
-/// What a late disk does next.
+/// The next step of a late disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskStep {
     /// Carries out writes.

@@ -93,7 +93,7 @@ impl<A> Leader<A> {
         self.hear_keeper(now);
     }
 
-    /// What came of a request. Exactly once for each; [`ObjectResponse::Failed`] if nothing came in time.
+    /// The response to a request. Exactly once for each; [`ObjectResponse::Failed`] if nothing came in time.
     pub fn answered(&mut self, now: Time, id: RequestId, answer: ObjectResponse) {
         self.keeper.answered(now, id, answer);
         self.hear_keeper(now);

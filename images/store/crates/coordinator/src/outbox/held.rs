@@ -8,7 +8,7 @@ use wire::member::{ToShard, coordinator};
 
 use super::effect::Effect;
 
-/// What an effect takes beside its bytes.
+/// Memory that an effect takes beside its bytes.
 const OVERHEAD_BYTES: usize = 64;
 
 /// Outputs in the order in which they were put out, each with the commit that it waits for.

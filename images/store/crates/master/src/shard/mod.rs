@@ -257,7 +257,7 @@ impl Shard {
         self.gate.open(self.store.log.durable_position(), out);
     }
 
-    /// What was lent with [`ShardEffects::reply_lent`]; `None` if the shard has started anew since.
+    /// The bytes lent with [`ShardEffects::reply_lent`]; `None` if the shard has started anew since.
     pub fn lent(&self, token: u64, length: usize) -> Option<&[u8]> {
         self.store.log.lent(token, length)
     }

@@ -23,7 +23,7 @@ impl<S: Storage> Server<S> {
         }
     }
 
-    /// What [`ServerEffects::open_backup`] has come to.
+    /// The result of [`ServerEffects::open_backup`].
     pub fn backup_opened(&mut self, now: Time, opened: Result<Backup<S>, OpenError>) {
         assert!(
             matches!(self.stage, Stage::Opening { .. }),

@@ -30,7 +30,7 @@ pub enum NoStorage {
     Thread(#[from] NoThread),
 }
 
-/// What is wrong with a file or device.
+/// A fault of a file or device.
 #[derive(Debug, Error)]
 pub enum FileError {
     #[error("a directory; give the path of a file in it")]

@@ -84,7 +84,7 @@ enum Step {
     Resume,
 }
 
-/// Who carries out what was submitted.
+/// The thread that carries out the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nothing,

@@ -49,7 +49,7 @@ impl LateDisks {
         until.copied().unwrap_or(0)
     }
 
-    /// Which of those things is done that wait at a disk, before it is known how many these are.
+    /// A number that chooses one of those things that wait at a disk, before it is known how many these are.
     pub fn choice(&mut self) -> usize {
         self.random.below(1 << 16)
     }

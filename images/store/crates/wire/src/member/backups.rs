@@ -51,7 +51,7 @@ pub struct BackupReport {
     /// It keeps checkpoints of the coordinator's state; older builds do not know the message.
     #[prost(bool, tag = "7")]
     pub keeps_checkpoints: bool,
-    /// What its device takes too long for; empty while all is well.
+    /// The operation that its device takes too long for; empty while all is well.
     #[prost(string, tag = "8")]
     pub stalled: String,
 }

@@ -111,7 +111,7 @@ pub struct Version(pub String);
 /// Of one keeper.
 pub type RequestId = u64;
 
-/// What is asked of the API server. Answered by the [`ObjectResponse`] that is named, or by [`ObjectResponse::Failed`].
+/// A request to the API server. Answered by the [`ObjectResponse`] that is named, or by [`ObjectResponse::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The newest content, never one out of a cache: `Found` or `NotFound`.

@@ -87,7 +87,7 @@ impl Segment {
     }
 }
 
-/// What the last read was answered.
+/// The answer to the last read.
 #[derive(Default)]
 struct Heard(Option<Vec<u8>>);
 
