@@ -309,7 +309,7 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
         }
     }
     for log in logs {
-        backup.forget_log(log);
+        backup.forget_log(now, log);
     }
     settle(&mut now, &mut backup, &mut said);
     // Checkpoints are no master's log, and stay.

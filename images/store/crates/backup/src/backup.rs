@@ -107,8 +107,9 @@ impl<S: Storage> Backup<S> {
 
     /// Gives a frame back, if the replica has one. The answer waits until that is written, and not for a sync: a freed replica that a crash brings
     /// back is below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
-    pub fn free(&mut self, free: Free, to: ReplyTo, out: &mut impl BackupEffects) {
+    pub fn free(&mut self, now: Time, free: Free, to: ReplyTo, out: &mut impl BackupEffects) {
         let replica = free.replica;
+        self.device.now = now;
         if let Err(status) = self.may_write(replica.log) {
             return out.answer(to, Answer { status, bytes: 0 });
         }
@@ -156,7 +157,8 @@ impl<S: Storage> Backup<S> {
     }
 
     /// Its recovery is complete everywhere: all frames of the log are free.
-    pub fn forget_log(&mut self, log: ServerId) {
+    pub fn forget_log(&mut self, now: Time, log: ServerId) {
+        self.device.now = now;
         self.recovering.remove(&log);
         self.inspecting.remove(&log);
         if self.retired.is_some() {

@@ -262,7 +262,7 @@ impl Rig {
     pub fn free(&mut self, replica: ReplicaId) -> Status {
         let to = self.to();
         let backup = self.backup.as_mut().unwrap();
-        backup.free(Free { replica }, to, &mut self.said);
+        backup.free(self.now, Free { replica }, to, &mut self.said);
         self.tick();
         self.answer(to.nonce).expect("an answer at once").0
     }

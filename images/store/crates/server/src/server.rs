@@ -164,7 +164,7 @@ impl<S: Storage> Server<S> {
     fn backup_order(&mut self, now: Time, kind: coordinator::Kind, out: &mut impl ServerEffects) {
         match kind {
             coordinator::Kind::FenceLog(log) => self.fence_log(now, ServerId(log.log), out),
-            coordinator::Kind::ForgetLogs(logs) => self.forget_logs(&logs.logs, out),
+            coordinator::Kind::ForgetLogs(logs) => self.forget_logs(now, &logs.logs, out),
             coordinator::Kind::KeepCheckpoint(part) => self.keep_checkpoint(part, out),
             _ => {}
         }
@@ -216,13 +216,13 @@ impl<S: Storage> Server<S> {
         self.with_backup(out, |backup, out| backup.begin_recovery(now, log, out));
     }
 
-    fn forget_logs(&mut self, logs: &[u64], out: &mut impl ServerEffects) {
+    fn forget_logs(&mut self, now: Time, logs: &[u64], out: &mut impl ServerEffects) {
         let own = self.shard.server_id();
         for log in logs.iter().copied().map(ServerId) {
             if log == own {
                 out.report_server(ServerEvent::OwnLogKept);
             } else {
-                self.with_backup(out, |backup, _| backup.forget_log(log));
+                self.with_backup(out, |backup, _| backup.forget_log(now, log));
             }
         }
         self.report.changed();

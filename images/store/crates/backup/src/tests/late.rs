@@ -153,7 +153,7 @@ fn what_is_under_way_when_a_write_fails_is_as_if_it_had_never_been() {
     let free = Free {
         replica: replica(1, 2),
     };
-    backup.free(free, to, &mut rig.said);
+    backup.free(rig.now, free, to, &mut rig.said);
     rig.storage().faults.writes = Some("as told".to_owned());
     rig.storage().carry_out(1);
     // Between the failure and its report, more comes.
@@ -182,7 +182,7 @@ fn read_of_another_use() {
     let free = Free {
         replica: replica(1, 1),
     };
-    backup.free(free, to, &mut rig.said);
+    backup.free(rig.now, free, to, &mut rig.said);
     rig.put(replica(2, 1), 0..50, false);
     // The writes pass the job, which finds other data than it was sent for.
     let writes = rig.storage().waiting().0;

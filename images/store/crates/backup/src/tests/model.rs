@@ -125,7 +125,8 @@ impl Model {
                 self.rig.begin_recovery(log);
             }
             Operation::Forget(log) => {
-                self.rig.backup().forget_log(log);
+                let now = self.rig.now;
+                self.rig.backup().forget_log(now, log);
                 self.rig.tick();
                 for (_, known) in self
                     .known

@@ -183,7 +183,8 @@ fn a_log_is_forgotten_with_all_its_frames() {
     rig.put_now(replica(2, 1), 0..10, false);
     let logs: Vec<_> = rig.backup().logs().collect();
     assert_eq!(logs, [ServerId::new(1, 1), ServerId::new(2, 1)]);
-    rig.backup().forget_log(logs[0]);
+    let now = rig.now;
+    rig.backup().forget_log(now, logs[0]);
     rig.restart();
     assert_eq!(rig.backup().logs().collect::<Vec<_>>(), logs[1..]);
     assert_eq!(rig.backup().stats().frames_free, 2);

@@ -42,7 +42,7 @@ impl<S: Storage> Server<S> {
                 });
             }
             (Ok(Request::Free(free)), _) => {
-                self.change(to, out, |backup, out| backup.free(free, to, out));
+                self.change(to, out, |backup, out| backup.free(now, free, to, out));
             }
             (Ok(Request::Read(_) | Request::ReadEntries(_)), Some(_)) => {
                 if !self.reads.push(to, payload) {

@@ -200,7 +200,7 @@ impl Nodes {
 
     pub fn forget_log(&mut self, log: ServerId) {
         self.found.remove(&log);
-        self.backup.forget_log(log);
+        self.backup.forget_log(self.now, log);
     }
 
     fn tend_backup(&mut self, mut out: FromBackup) -> Vec<Answer> {
@@ -319,7 +319,7 @@ impl Nodes {
         match Request::decode(request).unwrap() {
             Request::Append(append) => backup.append(now, &append, to, &mut out),
             Request::KeepAlive(keep_alive) => backup.keep_alive(now, keep_alive, to, &mut out),
-            Request::Free(free) => backup.free(free, to, &mut out),
+            Request::Free(free) => backup.free(now, free, to, &mut out),
             Request::Read(read) => {
                 backup.read(&read, to, &mut out);
                 backup.complete(now, &mut out);
