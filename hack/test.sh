@@ -45,6 +45,9 @@ cpu_seconds() {
 	awk -F '[ms ]' 'NR == 2 { printf "%d\n", 60 * ($1 + $4) + $2 + $5 }' "$LOGS/times.$BASHPID"
 }
 
+# free_gib: how much room is left where this checkout is.
+free_gib() { echo $(($(df --output=avail --block-size=1G "$ROOT" | tail -n 1))); }
+
 # stage NAME COUNTER TITLE COMMAND...: runs a program as a step, or with its own
 # steps if TITLE is empty, and notes what COUNTER says of it.
 stage() {
@@ -64,8 +67,8 @@ stage() {
 	[[ $counter != go ]] || log=$LOGS/$name.json
 	[[ $counter != pytest ]] || log=$PYTEST_LOG
 	read -r passed failed skipped < <("$ROOT/hack/count-tests.sh" "$counter" "$code" "$log")
-	printf '%-12s %-7s %8d %8d %8d %8d %8d\n' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" \
-		"$passed" "$failed" "$skipped" $((SECONDS - started)) $((after - before)) >"$RESULTS/$name"
+	printf '%-12s %-7s %8d %8d %8d %8d %8d %8d\n' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" \
+		"$passed" "$failed" "$skipped" $((SECONDS - started)) $((after - before)) "$(free_gib)" >"$RESULTS/$name"
 }
 
 # runs_behind STAGE: whether it only computes, and so may have what the other stages leave of processors.
@@ -162,9 +165,8 @@ run_stage() {
 # From nothing, all stages fill about this much: programs three times (with assertions, for release, for the simulator),
 # fuzz targets, images, a cluster. What fails for want of room fails anywhere, and says little of why.
 NEEDED_GIB=30
-free_gib=$(($(df --output=avail --block-size=1G "$ROOT" | tail -n 1)))
-((free_gib >= NEEDED_GIB)) ||
-	warn "only $free_gib GiB are free where this checkout is; from nothing, all tests need about $NEEDED_GIB"
+(($(free_gib) >= NEEDED_GIB)) ||
+	warn "only $(free_gib) GiB are free where this checkout is; from nothing, all tests need about $NEEDED_GIB"
 
 "$ROOT/hack/setup.sh" store python cluster lint generate network faults box
 rm -rf "$LOGS"/{*.json,failed.list} "$PYTEST_LOG" "$RESULTS" "$PREPARED"
@@ -196,18 +198,18 @@ echo
 read -r total_passed total_failed < <(find "$RESULTS" -type f ! -name '*.cpu' -exec cat {} + | awk '{ passed += $3; failed += $4 } END { print passed + 0, failed + 0 }')
 mapfile -t json < <(find "$LOGS" -name '*.json')
 # The last words of each test that failed; the logs may be on a machine that is gone.
-[[ ! -e $LOGS/failed.list ]] || xargs -n 1 "$ROOT/hack/failures.sh" <"$LOGS/failed.list"
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "fail" and .Test) | .Package + " " + .Test)) as $failed
 	| (map(select(.Action == "output" and .Test)) | group_by(.Package + " " + .Test))[]
 	| (.[0].Package + " " + .[0].Test) as $name | select($name | IN($failed[]))
 	| "FAILED \($name)", (map(.Output) | join("") | split("\n") | map(select(. != "")) | .[-15:][] | "    | \(.[:400])")' "${json[@]}"
+[[ ! -e $LOGS/failed.list ]] || xargs -n 1 "$ROOT/hack/failures.sh" <"$LOGS/failed.list"
 # A skipped test is no passed test: each is named, with its reason.
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "skip" and .Test) | .Package + .Test)) as $skipped | .[]
 	| select(.Action == "output" and .Test and (.Package + .Test | IN($skipped[])) and (.Output | startswith("=== ") | not))
 	| .Output | rtrimstr("\n")' "${json[@]}"
 [[ ! -e $PYTEST_LOG ]] || sed -n '/^SKIPPED/p' "$PYTEST_LOG"
 # Last, so that it is there where only the end of the output is kept.
-printf '%-12s %-7s %8s %8s %8s %8s %8s\n' stage result passed failed skipped seconds cpu
+printf '%-12s %-7s %8s %8s %8s %8s %8s %8s\n' stage result passed failed skipped seconds cpu 'free GiB'
 for name in lint generate rust python go node network apiserver box faults simulator fuzz e2e; do
 	[[ ! -e $RESULTS/$name ]] || cat "$RESULTS/$name"
 done
