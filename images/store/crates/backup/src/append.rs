@@ -1,5 +1,6 @@
 //! Appends: what they may do, and what they did.
 
+use base::bugs::{Bug, is_planted};
 use base::ids::ReplyTo;
 use base::time::Time;
 use trace::Event;
@@ -77,13 +78,20 @@ impl<S: Storage> Backup<S> {
         if is_too_long {
             return Err(Refusal(Status::Mismatch, 0));
         }
-        if whose == For::Master && self.device.flight.is_full() {
-            return Err(Refusal(Status::Full, 0));
-        }
         match self.replicas.get(&append.replica) {
+            Some(_) if is_planted(Bug::ForgetOpenReplica) && self.device.flight.takes_no_new() => {
+                Err(Refusal(Status::Full, 0))
+            }
             Some(&number) => self.go_on(number, append),
             None => self.open_replica(append, whose),
         }
+    }
+
+    /// Whether there is memory for an append to a replica that is here. If not, the connection is to be closed: its master sends the rest again when it has
+    /// made it anew. A refusal would not do: `Full` makes a master forget the replica, and an open head that its master has forgotten would be taken for
+    /// the end of the log.
+    pub fn has_room_for(&self, append: &Append<'_>) -> bool {
+        !self.device.flight.is_full() || !self.replicas.contains_key(&append.replica)
     }
 
     fn open_replica(&mut self, append: &Append<'_>, whose: For) -> Result<u32, Refusal> {
@@ -98,7 +106,8 @@ impl<S: Storage> Backup<S> {
             return Err(Refusal(Status::Mismatch, 0));
         }
         // A master has its head elsewhere sooner if it is told at once, and not by silence.
-        let is_taken = whose == For::Itself || !self.is_late();
+        let takes_new = !self.is_late() && !self.device.flight.takes_no_new();
+        let is_taken = whose == For::Itself || takes_new;
         let place = self.free.first().filter(|_| is_taken);
         let Some(&number) = place else {
             return Err(Refusal(Status::Full, 0));

@@ -105,6 +105,12 @@ impl<S: Storage> Backup<S> {
         out.answer(to, Answer { status, bytes: 0 });
     }
 
+    /// From now on new replicas are taken while fewer bytes of writes than these are under way, not as many as usual; and those that are here while fewer
+    /// than twice as many are.
+    pub fn bound_under_way(&mut self, bytes: usize) {
+        self.device.flight.bound(bytes);
+    }
+
     /// Gives a frame back, if the replica has one. The answer waits until that is written, and not for a sync: a freed replica that a crash brings
     /// back is below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
     pub fn free(&mut self, now: Time, free: Free, to: ReplyTo, out: &mut impl BackupEffects) {

@@ -6,9 +6,11 @@ use base::time::Time;
 
 use crate::frame::Frame;
 
-/// Bytes of writes under way, at most: no master has more than 4 MiB under way to one backup, so more is waiting only where several meet a device that has
-/// stopped.
+/// Bytes of writes under way, at most, for a new replica to be taken: no master has much more than 4 MiB under way to one backup, so more is waiting only
+/// where several meet a device that is slow or has stopped.
 const MOST_BYTES: usize = 16 << 20;
+/// Replicas that are here take so many times as much.
+const TIMES_FOR_KNOWN: usize = 2;
 
 struct Write {
     ticket: u64,
@@ -22,7 +24,6 @@ struct Before {
     frame: Frame,
 }
 
-#[derive(Default)]
 pub(crate) struct Flight {
     /// Of the newest write.
     submitted: u64,
@@ -31,6 +32,20 @@ pub(crate) struct Flight {
     writes: VecDeque<Write>,
     before: VecDeque<Before>,
     bytes: usize,
+    most_bytes: usize,
+}
+
+impl Default for Flight {
+    fn default() -> Flight {
+        Flight {
+            submitted: 0,
+            ended: 0,
+            writes: VecDeque::new(),
+            before: VecDeque::new(),
+            bytes: 0,
+            most_bytes: MOST_BYTES,
+        }
+    }
 }
 
 impl Flight {
@@ -90,9 +105,19 @@ impl Flight {
         before.into_iter().rev().map(|before| before.frame)
     }
 
-    /// Nothing more is taken until something has ended.
+    /// Nothing new is taken until something has ended.
+    pub fn takes_no_new(&self) -> bool {
+        self.bytes >= self.most_bytes
+    }
+
+    /// Nothing at all is taken.
     pub fn is_full(&self) -> bool {
-        self.bytes >= MOST_BYTES
+        self.bytes >= TIMES_FOR_KNOWN * self.most_bytes
+    }
+
+    /// Another bound for what is new than the usual one.
+    pub fn bound(&mut self, bytes: usize) {
+        self.most_bytes = bytes;
     }
 
     /// When the oldest write was submitted that has not ended.

@@ -20,8 +20,12 @@ impl<S: Storage> Backup<S> {
     /// Whether the answer to a read of this replica can be begun now: two jobs that compare the same data would do the same work.
     pub fn may_read(&self, replica: ReplicaId) -> bool {
         let number = self.replicas.get(&replica);
+        self.takes_reads() && number.is_none_or(|number| !self.jobs.reading.contains(number))
+    }
+
+    /// Whether another answer can be begun at all.
+    pub fn takes_reads(&self) -> bool {
         self.jobs.reading.len() < MOST_READS
-            && number.is_none_or(|number| !self.jobs.reading.contains(number))
     }
 
     /// Whether an answer to a peer is being made.

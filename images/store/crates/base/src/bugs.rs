@@ -121,6 +121,9 @@ pub enum Bug {
     SyncUnwritten,
     /// A job's finding about a frame is believed although the frame has another use since.
     BelieveOldCompletion,
+    /// A backup that takes nothing for now says that it has no room, though a part of the replica is there; and the master takes that for the answer to
+    /// the request that opened the replica, and forgets it. One of the two would do no harm.
+    ForgetOpenReplica,
     /// A driver carries out a write before another one that was submitted earlier.
     OvertakeWrite,
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use base::bugs::{Bug, is_planted};
 use base::ids::ServerId;
 use base::time::Time;
 use trace::Event;
@@ -106,13 +107,18 @@ impl Replicator {
             }),
             _ => {}
         }
-        let Request::Append { segment_id, .. } = request.what else {
+        let Request::Append {
+            segment_id, offset, ..
+        } = request.what
+        else {
             return;
         };
+        let opens = offset == 0 || is_planted(Bug::ForgetOpenReplica);
         let segment = self.segments.get_mut(&segment_id);
         if let Some(replica) = segment.and_then(|segment| segment.replica_mut(id))
             && status == Status::Full
-            && !replica.is_open()
+            && opens
+            && replica.may_be_absent()
         {
             // Nothing of it is there.
             replica.open_sent = None;

@@ -104,8 +104,9 @@ impl fmt::Display for ReplicationEvent {
             ),
             ReplicationEvent::BackupsFull { full, known } => write!(
                 f,
-                "no backup has a free frame for this log's next segment: {full} of {known} that are known are full, and writes wait until one has; give \
-                 servers more room (a larger --segmentFrames or device, and a restart), or the store more servers"
+                "no backup takes this log's next segment: {full} of {known} that are known have no free frame, or a device that is late, and writes wait \
+                 until one takes it; a late device is in that server's log and report; if there is none, give servers more room (a larger \
+                 --segmentFrames or device, and a restart), or the store more servers"
             ),
         }
     }

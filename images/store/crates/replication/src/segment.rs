@@ -107,6 +107,11 @@ impl Replica {
         self.acked_bytes > 0
     }
 
+    /// Its backup has never said that anything of it is there: no answer, and no list either ([`Replica::of_open_head`]).
+    pub fn may_be_absent(&self) -> bool {
+        !self.is_open() && self.open_sent != Some(Time::ZERO)
+    }
+
     /// A recovery could take it for the newest head.
     pub fn is_candidate(&self) -> bool {
         self.role == Role::Head && self.open_sent.is_some() && !self.is_closed

@@ -7,6 +7,7 @@ mod interruption;
 mod orphans;
 mod returning;
 mod slow;
+mod stopping;
 mod store;
 mod world;
 
@@ -57,6 +58,10 @@ enum Step {
         backup: u8,
         is_full: bool,
     },
+    StopAfterOpening {
+        backup: u8,
+        stops: bool,
+    },
     Retire {
         backup: u8,
     },
@@ -98,6 +103,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => any::<u8>().prop_map(|backup| Step::Break { backup }),
         4 => (any::<u8>(), 0u16..300).prop_map(|(backup, ms)| Step::Slow { backup, ms }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(backup, is_full)| Step::Full { backup, is_full }),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(backup, stops)| Step::StopAfterOpening { backup, stops }),
         1 => any::<u8>().prop_map(|backup| Step::Retire { backup }),
         3 => (any::<u8>(), prop::bool::weighted(0.7))
             .prop_map(|(backup, is_draining)| Step::Drain { backup, is_draining }),
@@ -133,6 +139,7 @@ fn run(world: &mut World, step: &Step) {
         Step::Break { backup } => world.break_connection(backup.into()),
         Step::Slow { backup, ms } => world.slow(backup.into(), ms.into()),
         Step::Full { backup, is_full } => world.full(backup.into(), is_full),
+        Step::StopAfterOpening { backup, stops } => world.stop_after_opening(backup.into(), stops),
         Step::Retire { backup } => world.retire(backup.into()),
         Step::Drain {
             backup,

@@ -27,6 +27,8 @@ pub enum PeerError {
     Malformed(Malformed),
     /// More reads are under way than recoveries ask for.
     TooManyReads,
+    /// The device takes less than masters send.
+    TooMuchUnderWay,
     /// So many requests wait for a sync.
     TooManyWaiting {
         requests: u32,
@@ -68,6 +70,10 @@ impl fmt::Display for PeerError {
             PeerError::TooManyReads => {
                 f.write_str(": more is asked for at once than recoveries ask for")
             }
+            PeerError::TooMuchUnderWay => f.write_str(
+                ": the device takes less than masters send, and memory for what waits is used up; give this server a faster device, or the store \
+                 more servers",
+            ),
             PeerError::TooManyWaiting { requests } => {
                 write!(f, " on which {requests} requests wait for a sync")
             }

@@ -263,6 +263,34 @@ fn what_is_under_way_is_bounded() {
     assert_eq!(ok.count(), 16);
 }
 
+/// A master forgets a replica when it is told that there is no room for it: one that is here in part is never answered so.
+#[test]
+fn what_is_there_is_not_refused_as_if_it_were_not() {
+    let mut rig = Rig::new(Durability::Buffered, 4);
+    rig.is_late();
+    rig.backup().bound_under_way(1);
+    let opened = rig.put(replica(1, 1), 0..60, false);
+    let other = rig.put(replica(1, 2), 0..10, false);
+    assert_eq!(rig.answer(other), Some((Status::Full, 0)));
+    let append = |replica| Append {
+        replica,
+        role: Role::Head,
+        offset: 60,
+        closes: false,
+        crc: 0,
+        data: &[0; 10],
+    };
+    let (known, new) = (append(replica(1, 1)), append(replica(1, 2)));
+    assert!(!rig.backup().has_room_for(&known));
+    assert!(rig.backup().has_room_for(&new), "it is refused, no more");
+    rig.go_on();
+    assert_eq!(rig.answer(opened), Some((Status::Ok, 60)));
+    assert!(rig.backup().has_room_for(&known));
+    let again = rig.put(replica(1, 1), 60..70, false);
+    rig.go_on();
+    assert_eq!(rig.answer(again), Some((Status::Ok, 70)));
+}
+
 /// Any order of what a storage does, against what was answered.
 fn chance(durability: Durability, seed: u64) {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

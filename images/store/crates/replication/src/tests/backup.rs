@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use base::bugs::{Bug, is_planted};
 use base::time::Time;
 use wire::peer::{
     Answer, Append, Held, Listed, Listing, ReplicaId, Request, Role, SERVING_PROMISE, Status,
@@ -54,6 +55,9 @@ pub struct ModelBackup {
     pub is_away: bool,
     pub is_connected: bool,
     pub is_full: bool,
+    /// It takes the next replica's beginning, and then nothing: so much is under way there.
+    pub stops_after_opening: bool,
+    pub is_stopped: bool,
     pub is_retired: bool,
     pub is_fenced: bool,
     pub delay: Duration,
@@ -89,6 +93,15 @@ impl ModelBackup {
         Answer { status, bytes }.to_bytes().to_vec()
     }
 
+    /// Whether the connection is to be closed on which this has come: there is no memory for it.
+    pub fn closes_connection(&self, payload: &[u8]) -> bool {
+        let Ok(Request::Append(append)) = Request::decode(payload) else {
+            return false;
+        };
+        let is_there = self.replicas.contains_key(&append.replica.segment_id);
+        self.is_stopped && is_there && !is_planted(Bug::ForgetOpenReplica)
+    }
+
     fn list(&mut self) -> Vec<u8> {
         let mut listing = Listing {
             status: Status::Ok,
@@ -122,9 +135,13 @@ impl ModelBackup {
         if is_new && append.offset > 0 {
             return (Status::Missing, 0);
         }
-        if is_new && self.is_full {
+        if is_new && (self.is_full || self.is_stopped) {
             return (Status::Full, 0);
         }
+        if self.is_stopped && is_planted(Bug::ForgetOpenReplica) {
+            return (Status::Full, 0);
+        }
+        self.is_stopped = is_new && self.stops_after_opening;
         let new = || ModelReplica {
             role: append.role,
             bytes: Vec::new(),

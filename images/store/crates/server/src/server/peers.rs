@@ -16,6 +16,8 @@ use crate::from_backup::FromBackup;
 const MAX_WAITING: u32 = 1 << 16;
 /// How often it is looked whether a read takes too long.
 const READ_LOOK: Duration = Duration::from_secs(1);
+/// Requests of those that wait which one tick looks at: it may come with every batch of requests, and each is decoded for it.
+const READS_LOOKED_AT: usize = 16;
 
 impl<S: Storage> Server<S> {
     /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
@@ -33,6 +35,9 @@ impl<S: Storage> Server<S> {
                 out.answer_peer(to, &[&answer.fixed_bytes(), &self.read]);
             }
             (_, None) => out.close_peer(to.connection),
+            (Ok(Request::Append(append)), Some(backup)) if !backup.has_room_for(&append) => {
+                self.refuse_peer(to.connection, PeerError::TooMuchUnderWay, out);
+            }
             (Ok(Request::Append(append)), _) => {
                 self.change(to, out, |backup, out| backup.append(now, &append, to, out));
             }
@@ -62,7 +67,10 @@ impl<S: Storage> Server<S> {
 
     /// Has the backup read what was asked for, as much at a time as it takes; when to come again, if no completion says so.
     pub(super) fn begin_reads(&mut self, now: Time, out: &mut impl ServerEffects) -> Time {
-        for _ in 0..self.reads.len() {
+        for _ in 0..self.reads.len().min(READS_LOOKED_AT) {
+            if !self.stage.backup().is_some_and(Backup::takes_reads) {
+                break;
+            }
             let Some((to, payload)) = self.reads.pop() else {
                 break;
             };

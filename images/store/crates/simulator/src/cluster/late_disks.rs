@@ -12,6 +12,8 @@ pub struct LateDisks {
     random: Random,
     /// Of a thousand steps, how many take long; `None`: writes and jobs are over at once.
     long_per_mille: Option<u64>,
+    /// What may be under way to one, if that is less than usual: segments are smaller here.
+    most_bytes: Option<usize>,
     /// Until when a shard's disk does nothing.
     stalled_until: BTreeMap<(usize, usize), u64>,
 }
@@ -21,15 +23,21 @@ impl LateDisks {
         let mut random = streams.of("late disks").fork();
         let is_late = random.chance(LATE_SEEDS);
         let long = *random.pick(&[0, 5, 50]);
+        let most_bytes = *random.pick(&[None, Some(8 << 10), Some(32 << 10)]);
         LateDisks {
             random,
             long_per_mille: is_late.then_some(long),
+            most_bytes,
             stalled_until: BTreeMap::new(),
         }
     }
 
     pub fn are_late(&self) -> bool {
         self.long_per_mille.is_some()
+    }
+
+    pub fn most_bytes_under_way(&self) -> Option<usize> {
+        self.most_bytes
     }
 
     /// Of one step.

@@ -88,8 +88,10 @@ impl Cluster {
                 }
             }
             PeerAction::Answer(to, payload) => {
-                if Answer::decode(&payload).is_ok_and(|answer| answer.status == Status::Full) {
-                    self.coverage.hit("answers that a backup is full");
+                match Answer::decode(&payload).map(|answer| answer.status) {
+                    Ok(Status::Full) => self.coverage.hit("answers that a backup is full"),
+                    Ok(Status::Missing) => self.coverage.hit("answers that something is missing"),
+                    _ => {}
                 }
                 if is_session(to.connection) || self.parties.contains_key(&(to.connection, 1)) {
                     self.note_peer(
@@ -347,6 +349,9 @@ impl Cluster {
         let opened = match opened {
             Ok(mut backup) => {
                 backup.storage_mut().is_late = self.late_disks.are_late();
+                if let Some(bytes) = self.late_disks.most_bytes_under_way() {
+                    backup.bound_under_way(bytes);
+                }
                 Ok(backup)
             }
             Err(error) => {

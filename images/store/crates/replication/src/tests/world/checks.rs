@@ -143,6 +143,7 @@ impl World {
         while self.come_back(0, false).is_some() {}
         for backup in &mut self.backups {
             (backup.is_full, backup.delay) = (false, DELAY);
+            (backup.stops_after_opening, backup.is_stopped) = (false, false);
         }
         while self.hosts().len() < 4 {
             let before = self.backups.len();

@@ -33,6 +33,8 @@ impl World {
             is_away: false,
             is_connected: false,
             is_full: false,
+            stops_after_opening: false,
+            is_stopped: false,
             is_retired: false,
             is_fenced: false,
             delay: DELAY,
@@ -99,6 +101,8 @@ impl World {
             is_away: false,
             is_connected: false,
             is_full: old.is_full,
+            stops_after_opening: false,
+            is_stopped: false,
             is_retired: old.is_retired,
             is_fenced: old.is_fenced,
             delay: old.delay,
@@ -166,6 +170,15 @@ impl World {
     pub fn full(&mut self, at: usize, is_full: bool) {
         if let Some(id) = self.info(at) {
             self.backup(id).is_full = is_full;
+        }
+    }
+
+    /// Whether a backup stops when it has opened a replica; it goes on when it does not any more.
+    pub fn stop_after_opening(&mut self, at: usize, stops: bool) {
+        if let Some(id) = self.info(at) {
+            let backup = self.backup(id);
+            backup.stops_after_opening = stops;
+            backup.is_stopped &= stops;
         }
     }
 

@@ -114,6 +114,13 @@ impl World {
         self.events.insert((at, self.next_event), event);
     }
 
+    /// An answer that waits for a device: later ones pass it.
+    fn schedule_late(&mut self, event: Event) {
+        self.next_event += 1;
+        let at = self.now + Duration::from_millis(2);
+        self.events.insert((at, self.next_event), event);
+    }
+
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -166,18 +173,23 @@ impl World {
                 let is_lost = self.connections.get(&backup) != Some(&connection)
                     && self.random().is_multiple_of(2);
                 if self.backup(backup).is_alive && !is_lost {
+                    if self.backup(backup).closes_connection(&payload) {
+                        return self.break_connection_of(backup);
+                    }
                     let now = self.now;
+                    let was_stopped = self.backup(backup).is_stopped;
                     let answer = self.backup(backup).handle(now, &payload);
-                    self.schedule(
+                    let has_stopped = self.backup(backup).is_stopped && !was_stopped;
+                    let answer = Event::Answer {
                         backup,
-                        false,
-                        Event::Answer {
-                            backup,
-                            connection,
-                            nonce,
-                            answer,
-                        },
-                    );
+                        connection,
+                        nonce,
+                        answer,
+                    };
+                    match has_stopped {
+                        true => self.schedule_late(answer),
+                        false => self.schedule(backup, false, answer),
+                    }
                 }
             }
             Event::Answer {
