@@ -201,6 +201,33 @@ func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
 	}
 }
 
+// To uncordon the node starts a member only where its pod is gone and its volume is on that node, which answers.
+func TestAdviceToStartWhereItIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		helps  bool
+	}{
+		"its pod is there, and its process has stopped": {func(w *world) { w.stop(w.podOf("box-master-1")) }, false},
+		"its machine is dead":                           {func(w *world) { w.dead[w.podOf("box-master-1").Node] = true }, false},
+		"its pod was evicted":                           {func(w *world) { w.end(w.podOf("box-master-1")) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLocalWorld(t)
+			node := w.cordon("box-master-1")
+			test.change(w)
+			w.reconciles(2)
+			leaves := w.evacuationOf("box-master-1")
+			const waits = "the member to be up, or to move like one whose node is lost"
+			if leaves == nil || !strings.HasPrefix(leaves.WaitsFor, waits) {
+				t.Fatalf("on record: %+v, lost: %+v", leaves, w.lostOf())
+			}
+			if advice := "; to start it where it is, uncordon " + node; strings.HasSuffix(leaves.WaitsFor, advice) != test.helps {
+				t.Errorf("it waits for %q", leaves.WaitsFor)
+			}
+		})
+	}
+}
+
 // While the operator may not move members, a drain of a node does not end, for evictions are refused as well: that is said, with the node
 // and what to do, as a condition and as an event.
 func TestHeldOnADrainedNode(t *testing.T) {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -176,13 +177,15 @@ func describeEnded(recovery v1alpha1.RecoveryStatus) string {
 	return text + fmt.Sprintf("; its log had %d bytes", recovery.Bytes)
 }
 
-// brokenBackups says what is wrong with storages for copies; an empty reason when nothing is.
+// brokenBackups says what is wrong with storages for copies; an empty reason when nothing is. Of several storages, the one that keeps most
+// from being stored is named: a failed one, else a stopped one, else one with damaged frames.
 func brokenBackups(o facts.Observed, plan planner.Plan) (reason, message string) {
 	factor := int64(o.Store.Copies())
 	if factor == 0 {
 		return "", ""
 	}
 	var room, needed int64
+	var stopped, damaged string
 	for i := range plan.Masters {
 		name, reported := plan.Masters[i].Name, plan.Masters[i].Reported
 		if reported == nil {
@@ -195,20 +198,20 @@ func brokenBackups(o facts.Observed, plan planner.Plan) (reason, message string)
 			continue
 		case backup.Retired != "":
 			return v1alpha1.ReasonBackupsFailed, fmt.Sprintf("the storage of %s takes no more copies: %s", name, backup.Retired)
-		case backup.Stalled != "":
-			message = fmt.Sprintf("the storage of %s has stopped: %s; the copies that it was to take go to other members",
-				name, backup.Stalled)
-			reason = v1alpha1.ReasonBackupsFailed
+		case backup.Stalled != "" && stopped == "":
+			stopped = fmt.Sprintf("the storage of %s has stopped: %s; the copies that it was to take go to other members", name, backup.Stalled)
 		case backup.Damaged > 0:
-			message = fmt.Sprintf("%d of %d frames of %s are damaged: their replicas are written anew", backup.Damaged, backup.Frames, name)
-			reason = v1alpha1.ReasonBackupsFailed
+			damaged = fmt.Sprintf("%d of %d frames of %s are damaged: their replicas are written anew", backup.Damaged, backup.Frames, name)
 		}
 		room += (backup.Frames - backup.Damaged) * backup.SegmentBytes
 	}
-	if reason == "" && everyMasterUp(plan) && room > 0 && room < needed {
+	if broken := cmp.Or(stopped, damaged); broken != "" {
+		return v1alpha1.ReasonBackupsFailed, broken
+	}
+	if everyMasterUp(plan) && room > 0 && room < needed {
 		return v1alpha1.ReasonBackupsSmall, fmt.Sprintf(
 			"copies of all that masters can hold take %d MiB, and there is room for %d MiB: writes will wait before masters are full",
 			needed>>20, room>>20)
 	}
-	return reason, message
+	return "", ""
 }

@@ -152,6 +152,19 @@ func replicatedStates() []told {
 		{"a device has stopped", func(s *scene) { s.plan.Masters[1].Reported.Backup.Stalled = "a write is not over" }, []string{
 			degraded + "=True BackupsFailed: the storage of box-master-1 has stopped: a write is not over",
 		}},
+		{"a stopped device is named before damaged copies", func(s *scene) {
+			s.plan.Masters[0].Reported.Backup.Stalled, s.plan.Masters[1].Reported.Backup.Damaged = "a write is not over", 2
+		}, []string{degraded + "=True BackupsFailed: the storage of box-master-0 has stopped: a write is not over"}},
+		{"of two stopped devices, the first is named", func(s *scene) {
+			s.plan.Masters[0].Reported.Backup.Stalled, s.plan.Masters[1].Reported.Backup.Stalled = "a write", "a sync"
+		}, []string{degraded + "=True BackupsFailed: the storage of box-master-0 has stopped: a write;"}},
+		{"a stopped device after damaged copies", func(s *scene) {
+			s.plan.Masters[0].Reported.Backup.Damaged, s.plan.Masters[1].Reported.Backup.Stalled = 2, "a sync is not over"
+		}, []string{degraded + "=True BackupsFailed: the storage of box-master-1 has stopped: a sync is not over"}},
+		{"a failed storage after a stopped one", func(s *scene) {
+			s.plan.Masters[0].Reported.Backup.Stalled = "a write is not over"
+			s.plan.Masters[1].Reported.Backup.Retired = "write: no space left"
+		}, []string{degraded + "=True BackupsFailed: the storage of box-master-1 takes no more copies: write: no space left"}},
 		{"copies are damaged", func(s *scene) { s.plan.Masters[1].Reported.Backup.Damaged = 2 }, []string{
 			degraded + "=True BackupsFailed: 2 of 100 frames of box-master-1 are damaged",
 		}},
