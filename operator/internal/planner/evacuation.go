@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
@@ -84,7 +85,7 @@ func (p *planning) whyNotEvacuated(m *facts.Member, view, first *MemberView) str
 	case p.observed.Cluster.StateWait != "":
 		return "the coordinator, which cannot write its state: " + p.observed.Cluster.StateWait
 	case !hasNothing && !view.Up:
-		return "the member to be up, or to move like one whose node is lost; to start it where it is, " + HowToStay(view.Evacuation)
+		return whyDownOnDrained(view)
 	case !hasNothing && m.Draining() != nil:
 		return ""
 	}
@@ -101,6 +102,16 @@ func (p *planning) whyNotEvacuated(m *facts.Member, view, first *MemberView) str
 	default:
 		return ""
 	}
+}
+
+// whyDownOnDrained says what a member waits for that is down on a drained node. To uncordon the node starts only a member without a pod, on
+// a node that answers: a machine without power starts nothing, and a pod that is there is restarted where it is.
+func whyDownOnDrained(view *MemberView) string {
+	const text = "the member to be up, or to move like one whose node is lost"
+	if view.Lost == nil || view.Lost.Cause != v1alpha1.NodeDrained || view.Pod != nil {
+		return text
+	}
+	return text + "; to start it where it is, " + HowToStay(view.Evacuation)
 }
 
 // whyOthersFirst: one leaves at a time, and only while everything is in order, so that a drain of many nodes is never more than one master

@@ -208,14 +208,14 @@ func TestAdviceToStartWhereItIs(t *testing.T) {
 		helps  bool
 	}{
 		"its pod is there, and its process has stopped": {func(w *world) { w.stop(w.podOf("box-master-1")) }, false},
-		"its machine is dead":                           {func(w *world) { w.dead[w.podOf("box-master-1").Node] = true }, false},
+		"its machine is dead":                           {func(w *world) { w.killNode(w.podOf("box-master-1").Node) }, false},
 		"its pod was evicted":                           {func(w *world) { w.end(w.podOf("box-master-1")) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLocalWorld(t)
 			node := w.cordon("box-master-1")
 			test.change(w)
-			w.reconciles(2)
+			w.reconcile(false)
 			leaves := w.evacuationOf("box-master-1")
 			const waits = "the member to be up, or to move like one whose node is lost"
 			if leaves == nil || !strings.HasPrefix(leaves.WaitsFor, waits) {
