@@ -177,6 +177,37 @@ func TestTrialsExpire(t *testing.T) {
 	}
 }
 
+// While a trial or a lock is withheld, there is no answer to look for half a second later.
+func TestWithheldTrialsAreNotLookedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		isDue  func(*world)
+	}{
+		"paused, an outdated process": {func(w *world) { w.store.Spec.Paused = true }, func(w *world) { w.store.Spec.Image = "store:2" }},
+		"paused, a restart by order":  {func(w *world) { w.store.Spec.Paused = true }, func(w *world) { w.orderRestart("now", "box-master-1") }},
+		"paused, with a lock on record": {func(w *world) { w.store.Spec.Paused = true }, func(w *world) {
+			w.store.Spec.Image = "store:2"
+			w.reconcile(false)
+		}},
+		"not allowed, an outdated process": {
+			func(w *world) { w.store.Spec.Masters.Pod.Overlay = &runtime.RawExtension{Raw: []byte(`{"spec": {"hostNetwork": true}}`)} },
+			func(w *world) { w.store.Spec.Image = "store:2" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLocalWorld(t)
+			test.isDue(w)
+			if plan := planner.Make(w.observe()); plan.Next > time.Second {
+				t.Fatalf("looked at again in %s, steps:\n%s", plan.Next, describe(plan.Steps))
+			}
+			test.change(w)
+			if plan := planner.Make(w.observe()); len(plan.Steps) > 0 || plan.Next < 2*time.Second {
+				t.Errorf("looked at again in %s, steps:\n%s", plan.Next, describe(plan.Steps))
+			}
+		})
+	}
+}
+
 // later is what is seen some time later, when nothing has happened.
 func (w *world) later(by time.Duration) facts.Observed {
 	o := w.observe()

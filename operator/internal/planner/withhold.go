@@ -27,7 +27,7 @@ var (
 		blockedBy: []blocker{
 			{"the installation allows all that the spec asks for", func(p *planning) bool { return p.plan.NotAllowed == "" }},
 		},
-		gives: func(p *planning) { p.plan.Steps = nil },
+		gives: func(p *planning) { p.withhold() },
 	}
 
 	paused = rule{
@@ -35,6 +35,14 @@ var (
 		blockedBy: []blocker{
 			{"spec.paused is not set", func(p *planning) bool { return !p.observed.Store.Spec.Paused }},
 		},
-		gives: func(p *planning) { p.plan.Steps, p.plan.Withheld = nil, p.plan.Steps },
+		gives: func(p *planning) { p.plan.Withheld = p.withhold() },
 	}
 )
+
+// withhold takes all steps out of the plan, and gives them. Nothing comes of steps that are not taken, so that a reconcile half a second
+// later would find what this one found.
+func (p *planning) withhold() []steps.Step {
+	withheld := p.plan.Steps
+	p.plan.Steps, p.plan.Next = nil, max(p.plan.Next, UnsettledInterval)
+	return withheld
+}
