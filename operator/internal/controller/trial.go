@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,8 +49,18 @@ func (b *trialBook) of(store *v1alpha1.Store) map[string]facts.Trial {
 	return maps.Clone(entry.trials)
 }
 
-// note keeps a result, in place of the oldest one if there are too many.
+// note keeps a result.
 func (b *trialBook) note(store *v1alpha1.Store, key string, trial facts.Trial) {
+	b.change(store, key, func(facts.Trial) facts.Trial { return trial })
+}
+
+// noteInVain keeps that no answer came.
+func (b *trialBook) noteInVain(store *v1alpha1.Store, key string, at time.Time) {
+	b.change(store, key, func(before facts.Trial) facts.Trial { return before.InVain(at) })
+}
+
+// change replaces a result, and drops the oldest one if there are too many.
+func (b *trialBook) change(store *v1alpha1.Store, key string, by func(facts.Trial) facts.Trial) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := client.ObjectKeyFromObject(store)
@@ -61,10 +72,10 @@ func (b *trialBook) note(store *v1alpha1.Store, key string, trial facts.Trial) {
 		entry = &storeTrials{store: store.UID, trials: map[string]facts.Trial{}}
 		b.stores[at] = entry
 	}
-	entry.trials[key] = trial
+	entry.trials[key] = by(entry.trials[key])
 	if len(entry.trials) > maxTrials {
 		delete(entry.trials, slices.MinFunc(slices.Sorted(maps.Keys(entry.trials)), func(a, b string) int {
-			return entry.trials[a].At.Compare(entry.trials[b].At)
+			return entry.trials[a].LastAsked().Compare(entry.trials[b].LastAsked())
 		}))
 	}
 }
@@ -75,7 +86,8 @@ func (b *trialBook) forget(store client.ObjectKey) {
 	delete(b.stores, store)
 }
 
-// tryPod asks the API server whether it would admit a pod, and notes what it says. Only a refusal is one: no answer is a failed step.
+// tryPod asks the API server whether it would admit a pod, and notes what it says. Only a refusal is one: no answer is a failed step, and
+// is noted as such.
 func (r *Reconciler) tryPod(ctx context.Context, v *reconcileState, step steps.TryPod) error {
 	store := v.observed.Store
 	pod, err := resources.Pod(store, resources.PodSpec{
@@ -94,9 +106,11 @@ func (r *Reconciler) tryPod(ctx context.Context, v *reconcileState, step steps.T
 		log.FromContext(ctx).Info("the API server tries no pods", "pod", *pod.Name, "error", err.Error())
 	case isRefusal(err):
 		if trial.Refused, err = r.refusalWithout(ctx, store, step.InPlaceOf, err); err != nil {
+			r.trials.noteInVain(store, step.Key, trial.At)
 			return err
 		}
 	default:
+		r.trials.noteInVain(store, step.Key, trial.At)
 		return fmt.Errorf("try pod %s: %w", *pod.Name, err)
 	}
 	r.trials.note(store, step.Key, trial)

@@ -66,9 +66,12 @@ func TestWhatIsARefusal(t *testing.T) {
 			Key: "key", Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 2,
 			Inputs: resources.InputsFor(store, v1alpha1.ComponentMaster, "store:2", v1alpha1.StateKubernetes),
 		})
-		trial, isNoted := r.trials.of(store)["key"]
-		if (err == nil) != test.isNoted || isNoted != test.isNoted || (trial.Refused != "") != test.refused {
+		trial := r.trials.of(store)["key"]
+		if isNoted := !trial.At.IsZero(); (err == nil) != test.isNoted || isNoted != test.isNoted || (trial.Refused != "") != test.refused {
 			t.Errorf("%s: %v, noted %v: %+v", test.name, err, isNoted, trial)
+		}
+		if isInVain := trial.VainAt.Equal(h.now) && trial.VainSince.Equal(h.now); isInVain == test.isNoted {
+			t.Errorf("%s: asked in vain %v: %+v", test.name, isInVain, trial)
 		}
 	}
 }
@@ -96,6 +99,12 @@ func TestTrialBook(t *testing.T) {
 	book.note(other, "b", facts.Trial{})
 	if len(book.of(store)) > 0 || len(book.of(other)) != 1 {
 		t.Error("two Stores of one name share a book")
+	}
+	for second := range 3 {
+		book.noteInVain(other, "b", time.Unix(int64(100+20*second), 0))
+	}
+	if got := book.of(other)["b"].UnansweredFor(time.Unix(150, 0)); got != 50*time.Second {
+		t.Errorf("unanswered for %s", got)
 	}
 	book.forget(client.ObjectKeyFromObject(store))
 	if len(book.of(other)) > 0 {

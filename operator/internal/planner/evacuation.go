@@ -49,10 +49,7 @@ func (p *planning) isNextAdmitted(view *MemberView, why string) bool {
 	switch verdict {
 	case admitted:
 	case untried:
-		// Mostly the answer comes within a second.
-		if p.observed.Now.Sub(view.Evacuation.Since) > orderPatience {
-			view.Evacuation.WaitsFor = unjudged + view.Name
-		}
+		view.Evacuation.WaitsFor = words
 	case refused:
 		orElse := HowToStay(view.Evacuation)
 		view.Evacuation.WaitsFor = "the API server to admit its next pod; it says: " + words + "; correct that, or " + orElse

@@ -228,6 +228,39 @@ func TestAdviceToStartWhereItIs(t *testing.T) {
 	}
 }
 
+// That the API server does not say whether it admits the next pod is said after a minute of trials, however long the node is drained.
+func TestUnansweredTrialOfAnEvacuation(t *testing.T) {
+	const unanswered = "the API server has not said yet whether it admits the next pod of box-master-1"
+	w := newLocalWorld(t)
+	w.cluster.short, w.isMute = 3, true
+	w.cordon("box-master-1")
+	w.reconcile(false)
+	w.now, w.cluster.short = w.now.Add(5*time.Minute), 0
+	for second := range 80 {
+		plan, _ := w.reconcile(false)
+		want := ""
+		if second > 60 {
+			want = unanswered
+		}
+		if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.WaitsFor != want || countOf[steps.TryPod](plan) != 1 {
+			t.Fatalf("after %d s: %+v, steps:\n%s", second, leaves, describe(plan.Steps))
+		}
+		w.now = w.now.Add(time.Second)
+	}
+	// Where nobody asked for a while, the minute begins anew.
+	w.cluster.short = 3
+	w.reconcile(false)
+	w.now, w.cluster.short = w.now.Add(5*time.Minute), 0
+	w.reconciles(2)
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.WaitsFor != "" {
+		t.Errorf("on record: %+v", leaves)
+	}
+	w.isMute = false
+	if moved := runFor[steps.MoveMember](w, 20); len(moved) != 1 {
+		t.Errorf("once it answers: moved %+v", moved)
+	}
+}
+
 // While the operator may not move members, a drain of a node does not end, for evictions are refused as well: that is said, with the node
 // and what to do, as a condition and as an event.
 func TestHeldOnADrainedNode(t *testing.T) {

@@ -13,11 +13,13 @@ const (
 	trialValid = 45 * time.Second
 	// trialAgain is after how long the API server is asked once more about a pod that it refused.
 	trialAgain = 30 * time.Second
+	// trialPatience is how long the API server is asked without an answer before that is said: mostly it answers within a second.
+	trialPatience = time.Minute
 	// maxTries bounds how many pods one plan asks about.
 	maxTries = 4
 )
 
-// unjudged is said, with a member's name, where the API server was asked and has given no answer that counts.
+// unjudged is said, with a member's name, where the API server is asked for long, and gives no answer.
 const unjudged = "the API server has not said yet whether it admits the next pod of "
 
 // admission is what is known of whether the API server would admit a pod.
@@ -31,20 +33,22 @@ const (
 )
 
 // tryNext says whether the API server would admit the pod that takes the place of a member's present one, in which a process runs: if not,
-// the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's.
+// the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's, or say that none came for long.
 func (p *planning) tryNext(view *MemberView, why string) (verdict admission, words string) {
 	o, pod := p.observed, view.Pod
 	key, err := facts.TrialKey(pod, view.inputs)
 	if err != nil {
 		return refused, err.Error()
 	}
-	trial, isKnown := o.Trials[key]
-	age := o.Now.Sub(trial.At)
+	trial := o.Trials[key]
+	isKnown, age := !trial.At.IsZero(), o.Now.Sub(trial.At)
 	switch {
 	case isKnown && trial.Refused != "":
 		verdict, words = refused, trial.Refused
 	case isKnown && age < trialValid:
 		return admitted, ""
+	case trial.UnansweredFor(o.Now) > trialPatience:
+		words = unjudged + view.Name
 	}
 	if verdict == refused && age < trialAgain {
 		p.lookAgainIn(trialAgain - age)

@@ -23,9 +23,9 @@ type world struct {
 	// builds take settings
 	takesSettings bool
 	allowed       facts.Allowed
-	// refusedImage is one of which the API server admits no pods, and isQuotaFull: it admits none of any image
-	refusedImage string
-	isQuotaFull  bool
+	// refusedImage is one of which the API server admits no pods, isQuotaFull: it admits none of any image, and isMute: it does not say
+	refusedImage        string
+	isQuotaFull, isMute bool
 	// trials are what the API server has said of pods, and admittedAt is when it admitted the pod that follows one, by that one's uid
 	trials     map[string]facts.Trial
 	admittedAt map[string]time.Time
