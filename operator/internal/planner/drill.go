@@ -180,12 +180,13 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 // tryForDrill says whether the API server would admit the next pod of the process that a drill is to end, and what speaks against its end.
 func (p *planning) tryForDrill(view *MemberView, drill *v1alpha1.Drill) (verdict admission, why string) {
 	verdict, words := p.tryNext(view, describeOrder(drill))
-	isOverdue := len(drill.ServerIDs) > 0 && p.observed.Now.After(drill.DueAt.Add(orderPatience))
+	// An order is refused at once if anything speaks against it: first it has a minute in which it is tried.
+	givesUp := drill.Order == "" || len(drill.ServerIDs) > 0 && p.observed.Now.After(drill.DueAt.Add(orderPatience))
 	switch {
 	case verdict == refused:
 		why = "the API server refuses the next pod of " + view.Name + "; it says: " + words
-	case verdict == untried && isOverdue:
-		why = unjudged + view.Name
+	case verdict == untried && givesUp:
+		why = words
 	}
 	return verdict, why
 }

@@ -13,6 +13,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // order has somebody order a drill: of a member, or of any if that is empty.
@@ -423,5 +424,48 @@ func (w *world) refusesSchedules(t *testing.T) {
 	}
 	if plan := planner.Make(w.observe()); len(plan.Steps) > 0 {
 		t.Errorf("steps:\n%s", describe(plan.Steps))
+	}
+}
+
+// While the API server does not say whether it admits the next pod, a scheduled drill gives its process back once, and waits.
+func TestScheduledDrillWithoutAnAnswer(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Recovery.Drill = &v1alpha1.DrillSpec{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin", Window: "10m"}
+	w.reconciles(5)
+	w.now, w.isMute = time.Date(2026, 1, 1, 1, 30, 0, 0, time.UTC), true
+	given := 0
+	for second := range 300 {
+		plan, _ := w.reconcile(false)
+		given += countOf[steps.CancelDisruption](plan)
+		drill := w.lastDrill(t)
+		if second > 70 && (drill.State != v1alpha1.DrillWaiting || drill.Member != "" || w.store.Status.DisruptionLock != nil ||
+			drill.Message != "the drill waits: the API server has not said yet whether it admits the next pod of box-master-0") {
+			t.Fatalf("after %d s: %+v, on record as the next one to end is %+v", second, drill, w.store.Status.DisruptionLock)
+		}
+		w.now = w.now.Add(time.Second)
+	}
+	if given != 1 {
+		t.Errorf("given back %d times", given)
+	}
+	w.isMute = false
+	w.reconciles(2)
+	if drill := w.lastDrill(t); drill.Member != "box-master-0" {
+		t.Errorf("once it answers: %+v", drill)
+	}
+}
+
+// An ordered drill waits for an answer for a minute, and is refused.
+func TestOrderedDrillWithoutAnAnswer(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.order("once", "box-master-1")
+	w.isMute = true
+	w.reconciles(50)
+	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Member != "box-master-1" {
+		t.Errorf("after 50 s: %+v", drill)
+	}
+	w.reconciles(20)
+	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused ||
+		drill.Message != "the API server has not said yet whether it admits the next pod of box-master-1" || len(w.drilled) > 0 {
+		t.Errorf("after 70 s: %+v", drill)
 	}
 }
