@@ -190,7 +190,9 @@ func TestWithheldTrialsAreNotLookedFor(t *testing.T) {
 			w.reconcile(false)
 		}},
 		"not allowed, an outdated process": {
-			func(w *world) { w.store.Spec.Masters.Pod.Overlay = &runtime.RawExtension{Raw: []byte(`{"spec": {"hostNetwork": true}}`)} },
+			func(w *world) {
+				w.store.Spec.Masters.Pod.Overlay = &runtime.RawExtension{Raw: []byte(`{"spec": {"hostNetwork": true}}`)}
+			},
 			func(w *world) { w.store.Spec.Image = "store:2" },
 		},
 	} {
