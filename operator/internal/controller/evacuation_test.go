@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
@@ -123,6 +129,94 @@ func TestDrainThatIsRefusedWaits(t *testing.T) {
 	}
 	if h.pods()["box-master-1"] == nil || len(h.claims()) != 3 {
 		t.Error("it has left")
+	}
+	h.takeEvents()
+	before := meta.FindStatusCondition(h.store().Status.Conditions, v1alpha1.ConditionProgressing)
+	// Also after the admission of its next pod has expired.
+	for _, pause := range []time.Duration{time.Second, 45 * time.Second, time.Minute, 2 * time.Minute, time.Second} {
+		h.now = h.now.Add(pause)
+		h.mustReconcile()
+		h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked)
+	}
+	after := meta.FindStatusCondition(h.store().Status.Conditions, v1alpha1.ConditionProgressing)
+	if events := h.takeEvents(); len(events) > 0 || !after.LastTransitionTime.Equal(&before.LastTransitionTime) {
+		t.Errorf("Progressing is %+v, events are %v", after, events)
+	}
+	if leaves := h.store().Status.Masters.Members[1].Evacuation; leaves == nil || leaves.WaitsFor != "" {
+		t.Errorf("on record: %+v", leaves)
+	}
+}
+
+// While the move away from a drained node keeps failing, each reconcile fails, however long the pauses between them: the admission of the
+// member's next pod does not expire meanwhile.
+func TestMoveThatKeepsFailing(t *testing.T) {
+	h := withADrainedNode(t)
+	for range 4 {
+		h.mustReconcile()
+	}
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	h.failWrite = func(object string) error {
+		if strings.Contains(object, "PersistentVolumeClaim") {
+			return errors.New("exceeded quota: claims")
+		}
+		return nil
+	}
+	h.takeEvents()
+	for _, pause := range []time.Duration{5, 5, 5, 8, 16, 30, 30, 30, 30} {
+		h.now = h.now.Add((pause - 5) * time.Second) // a reconcile here takes 5 s
+		if _, err := h.reconcile(); err == nil {
+			t.Fatalf("after a pause of %d s it has not failed", pause)
+		}
+		h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed)
+	}
+	if h.pods()["box-master-1"] == nil {
+		t.Error("its pod has ended")
+	}
+	h.failWrite = nil
+	h.mustReconcile()
+	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil {
+		t.Errorf("it has not left: %v", h.claims())
+	}
+}
+
+// refusing admits no pod that is applied for trial.
+type refusing struct{ client.Client }
+
+func (r refusing) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	if wanted := (&client.ApplyOptions{}).ApplyOptions(options); len(wanted.DryRun) > 0 {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota"))
+	}
+	return r.Client.Apply(ctx, object, options...) //nolint:wrapcheck // a client that is almost the other one
+}
+
+// A refusal counts from the moment when it comes, also where the trial is a repetition in the same plan as the step that it is for.
+func TestRepeatedTrialIsRefused(t *testing.T) {
+	for name, isDrained := range map[string]bool{"before the drain": false, "before the move": true} {
+		t.Run(name, func(t *testing.T) {
+			h := withADrainedNode(t)
+			if !isDrained { // until its trial is to be repeated, the coordinator refuses the drain
+				h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Draining = &adminv1.Draining{} })
+				h.order("drain", v1alpha1.StoreOperationSpec{
+					Type: v1alpha1.OperationDrain, Drain: &v1alpha1.DrainOperation{Member: "box-master-0"},
+				})
+			}
+			for range 4 {
+				h.mustReconcile()
+			}
+			if isDrained {
+				h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+			} else {
+				h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Draining = nil })
+				h.now = h.now.Add(2 * time.Minute)
+			}
+			h.reconciler.Client = refusing{h.reconciler.Client}
+			h.mustReconcile()
+			h.mustReconcile()
+			if h.pods()["box-master-1"] == nil || len(h.claims()) != 3 || (h.draining() != nil) != isDrained {
+				t.Errorf("pods %v, claims %v, draining %v", h.pods(), h.claims(), h.draining())
+			}
+			h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonPodRefused)
+		})
 	}
 }
 

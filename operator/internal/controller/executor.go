@@ -129,7 +129,7 @@ func (e executor) SetSettings(ctx context.Context, step steps.SetSettings) error
 }
 
 func (e executor) DrainMember(ctx context.Context, step steps.DrainMember) error {
-	return e.v.coordinator.DrainMember(ctx, step.Member)
+	return e.r.drainMember(ctx, e.v, step)
 }
 
 func (e executor) UndrainMember(ctx context.Context, step steps.UndrainMember) error {

@@ -250,6 +250,7 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *reconcileState, step s
 	}
 	cluster := clusterOf(response)
 	again.observed.Cluster, again.observed.Now = &cluster, r.Now()
+	again.observed.Trials = r.trials.of(v.observed.Store) // one may have been repeated right before
 	r.observeByCluster(ctx, again)
 	for _, planned := range r.makePlan(again.observed).Steps {
 		if reflect.DeepEqual(planned, step) {

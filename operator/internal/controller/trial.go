@@ -117,6 +117,14 @@ func (r *Reconciler) tryPod(ctx context.Context, v *reconcileState, step steps.T
 	return nil
 }
 
+// drainMember drains a member, unless this reconcile has found out that the member's next pod is refused: then the member stays and serves.
+func (r *Reconciler) drainMember(ctx context.Context, v *reconcileState, step steps.DrainMember) error {
+	if step.Trial != "" && r.trials.of(v.observed.Store)[step.Trial].Refused != "" {
+		return fmt.Errorf("drain %s: its next pod is refused: %w", step.Member, errStale)
+	}
+	return v.coordinator.DrainMember(ctx, step.Member)
+}
+
 // refusalWithout is what the API server says; empty where a quota is exceeded only because the pod is still there whose place the tried one
 // is to take.
 func (r *Reconciler) refusalWithout(ctx context.Context, store *v1alpha1.Store, leaving facts.PodRef, refusal error) (string, error) {

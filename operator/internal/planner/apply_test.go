@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func (w *world) reconcile(lost bool) (planner.Plan, string) {
 	logPlan(plan)
 	var outcome status.Outcome
 	for _, step := range plan.Steps {
+		if countOf[steps.TryPod](plan) > 0 && steps.RowOf(step).Look == steps.Everything && !w.stillPlans(o, step) {
+			break
+		}
 		hands := &hands{w: w}
 		if err := step.Do(context.Background(), hands); err != nil {
 			panic(err)
@@ -60,6 +64,12 @@ func (w *world) reconcile(lost bool) (planner.Plan, string) {
 		}
 	}
 	return plan, outcome.Refused
+}
+
+// stillPlans says whether a step is planned also with what the API server has said of pods meanwhile.
+func (w *world) stillPlans(o facts.Observed, step steps.Step) bool {
+	o.Trials = w.trials
+	return slices.ContainsFunc(makePlan(o).Steps, func(other steps.Step) bool { return reflect.DeepEqual(other, step) })
 }
 
 // writeOperations has the StoreOperations that are left say how far they are.

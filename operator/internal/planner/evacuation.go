@@ -31,21 +31,21 @@ func (p *planning) followEvacuations() {
 		}
 		why := fmt.Sprintf("node %s is drained (%s)", leaves.Node, leaves.Cause)
 		switch {
-		case m.HasNothing() && p.isNextAdmitted(view, why):
+		case m.HasNothing() && p.isNextAdmitted(forMove, view, why):
 			p.add(evacuate(m, leaves))
-		case !m.HasNothing() && m.Draining() == nil && p.isNextAdmitted(view, why):
-			p.add(steps.DrainMember{Member: m.Name, Why: why})
+		case !m.HasNothing() && m.Draining() == nil && p.isNextAdmitted(forDrain, view, why):
+			p.add(steps.DrainMember{Member: m.Name, Why: why, Trial: trialBeforeDrain(view)})
 		}
 	}
 }
 
 // isNextAdmitted says whether a member may leave its node: if a process runs in its pod, the API server has to admit the next one. That is
 // asked before the drain, so that a member that has to stay serves, and again before the pod ends.
-func (p *planning) isNextAdmitted(view *MemberView, why string) bool {
+func (p *planning) isNextAdmitted(purpose validity, view *MemberView, why string) bool {
 	if view.Pod == nil || view.Pod.Process != facts.ProcessRunning {
 		return true
 	}
-	verdict, words := p.tryNext(view, why)
+	verdict, words := p.tryFor(purpose, view, why)
 	switch verdict {
 	case admitted:
 	case untried:
@@ -56,6 +56,18 @@ func (p *planning) isNextAdmitted(view *MemberView, why string) bool {
 		p.refuse(view, words, orElse)
 	}
 	return verdict == admitted
+}
+
+// trialBeforeDrain is the key of the trial that decides whether a member is drained; empty if no process runs in its pod.
+func trialBeforeDrain(view *MemberView) string {
+	if view.Pod == nil || view.Pod.Process != facts.ProcessRunning {
+		return ""
+	}
+	key, err := facts.TrialKey(view.Pod, view.inputs)
+	if err != nil {
+		return "" // then it is refused, and the member is not drained
+	}
+	return key
 }
 
 // firstToLeave is the one that is being drained already, else the first that can be; nil if there is none.

@@ -174,7 +174,9 @@ func (h *hands) SetSettings(_ context.Context, step steps.SetSettings) error {
 }
 
 func (h *hands) DrainMember(_ context.Context, step steps.DrainMember) error {
-	h.refused = h.w.drain(step.Member)
+	if h.w.trials[step.Trial].Refused == "" {
+		h.refused = h.w.drain(step.Member)
+	}
 	return nil
 }
 

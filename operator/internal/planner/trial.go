@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math"
 	"time"
 
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
@@ -19,6 +20,18 @@ const (
 	maxTries = 4
 )
 
+// validity is how long an admission counts, and from when on the API server is asked once more while it does.
+type validity struct{ counts, renewed time.Duration }
+
+var (
+	once = validity{counts: trialValid, renewed: trialValid}
+	// forMove: where a move keeps failing, no reconcile finds that the admission has expired, as failed reconciles come 30 s apart at most.
+	forMove = validity{counts: trialValid, renewed: 10 * time.Second}
+	// forDrain: a drain can be cancelled, so the last answer counts until there is another one. Did it expire, a drain that the coordinator
+	// refuses would be reported as refused and as under way by turns.
+	forDrain = validity{counts: math.MaxInt64, renewed: trialAgain}
+)
+
 // unjudged is said, with a member's name, where the API server is asked for long, and gives no answer.
 const unjudged = "the API server has not said yet whether it admits the next pod of "
 
@@ -35,6 +48,11 @@ const (
 // tryNext says whether the API server would admit the pod that takes the place of a member's present one, in which a process runs: if not,
 // the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's, or say that none came for long.
 func (p *planning) tryNext(view *MemberView, why string) (verdict admission, words string) {
+	return p.tryFor(once, view, why)
+}
+
+// tryFor is tryNext with another validity of an admission.
+func (p *planning) tryFor(purpose validity, view *MemberView, why string) (verdict admission, words string) {
 	o, pod := p.observed, view.Pod
 	key, err := facts.TrialKey(pod, view.inputs)
 	if err != nil {
@@ -45,13 +63,16 @@ func (p *planning) tryNext(view *MemberView, why string) (verdict admission, wor
 	switch {
 	case isKnown && trial.Refused != "":
 		verdict, words = refused, trial.Refused
-	case isKnown && age < trialValid:
-		return admitted, ""
+	case isKnown && age < purpose.counts:
+		verdict = admitted
 	case trial.UnansweredFor(o.Now) > trialPatience:
 		words = unjudged + view.Name
 	}
-	if verdict == refused && age < trialAgain {
+	switch {
+	case verdict == refused && age < trialAgain:
 		p.lookAgainIn(trialAgain - age)
+		return verdict, words
+	case verdict == admitted && age < purpose.renewed:
 		return verdict, words
 	}
 	if p.tries < maxTries {
@@ -61,7 +82,9 @@ func (p *planning) tryNext(view *MemberView, why string) (verdict admission, wor
 			Claim: view.claimOfNext(), Addresses: pod.Addresses, InPlaceOf: pod.Ref(), Why: why,
 		})
 	}
-	p.lookAgainIn(lockInterval)
+	if verdict != admitted {
+		p.lookAgainIn(lockInterval)
+	}
 	return verdict, words
 }
 

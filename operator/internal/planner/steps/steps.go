@@ -499,6 +499,9 @@ type DrainMember struct {
 	Why    string
 	// Ordered by a StoreOperation, which has to be there still.
 	Ordered bool
+	// Trial is the key of the trial of the member's next pod, which may be repeated right before; empty if there is none. The member is not
+	// drained if that pod was refused.
+	Trial string
 }
 
 func (s DrainMember) row() Row {
