@@ -162,8 +162,8 @@ func TestMoveThatKeepsFailing(t *testing.T) {
 		return nil
 	}
 	h.takeEvents()
-	for _, pause := range []time.Duration{5, 5, 5, 8, 16, 30, 30, 30, 30} {
-		h.now = h.now.Add((pause - 5) * time.Second) // a reconcile here takes 5 s
+	for _, pause := range []int{5, 5, 5, 8, 16, 30, 30, 30, 30} {
+		h.now = h.now.Add(time.Duration(pause-5) * time.Second) // a reconcile here takes 5 s
 		if _, err := h.reconcile(); err == nil {
 			t.Fatalf("after a pause of %d s it has not failed", pause)
 		}
@@ -186,7 +186,7 @@ func (r refusing) Apply(ctx context.Context, object runtime.ApplyConfiguration, 
 	if wanted := (&client.ApplyOptions{}).ApplyOptions(options); len(wanted.DryRun) > 0 {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota"))
 	}
-	return r.Client.Apply(ctx, object, options...) //nolint:wrapcheck // a client that is almost the other one
+	return r.Client.Apply(ctx, object, options...)
 }
 
 // A refusal counts from the moment when it comes, also where the trial is a repetition in the same plan as the step that it is for.

@@ -46,7 +46,8 @@ const (
 )
 
 // tryNext says whether the API server would admit the pod that takes the place of a member's present one, in which a process runs: if not,
-// the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's, or say that none came for long.
+// the process would end, and the Store would stay one member short. Each deletion has a trial of its own. The words are the API server's,
+// or say that none came for long.
 func (p *planning) tryNext(view *MemberView, why string) (verdict admission, words string) {
 	return p.tryFor(once, view, why)
 }

@@ -179,13 +179,14 @@ func TestTrialsExpire(t *testing.T) {
 
 // While a trial or a lock is withheld, there is no answer to look for half a second later.
 func TestWithheldTrialsAreNotLookedFor(t *testing.T) {
+	pause := func(w *world) { w.store.Spec.Paused = true }
 	for name, test := range map[string]struct {
 		change func(*world)
 		isDue  func(*world)
 	}{
-		"paused, an outdated process": {func(w *world) { w.store.Spec.Paused = true }, func(w *world) { w.store.Spec.Image = "store:2" }},
-		"paused, a restart by order":  {func(w *world) { w.store.Spec.Paused = true }, func(w *world) { w.orderRestart("now", "box-master-1") }},
-		"paused, with a lock on record": {func(w *world) { w.store.Spec.Paused = true }, func(w *world) {
+		"paused, an outdated process": {pause, func(w *world) { w.store.Spec.Image = "store:2" }},
+		"paused, a restart by order":  {pause, func(w *world) { w.orderRestart("now", "box-master-1") }},
+		"paused, with a lock on record": {pause, func(w *world) {
 			w.store.Spec.Image = "store:2"
 			w.reconcile(false)
 		}},

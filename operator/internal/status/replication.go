@@ -199,7 +199,8 @@ func brokenBackups(o facts.Observed, plan planner.Plan) (reason, message string)
 		case backup.Retired != "":
 			return v1alpha1.ReasonBackupsFailed, fmt.Sprintf("the storage of %s takes no more copies: %s", name, backup.Retired)
 		case backup.Stalled != "" && stopped == "":
-			stopped = fmt.Sprintf("the storage of %s has stopped: %s; the copies that it was to take go to other members", name, backup.Stalled)
+			stopped = fmt.Sprintf("the storage of %s has stopped: %s; the copies that it was to take go to other members",
+				name, backup.Stalled)
 		case backup.Damaged > 0:
 			damaged = fmt.Sprintf("%d of %d frames of %s are damaged: their replicas are written anew", backup.Damaged, backup.Frames, name)
 		}
