@@ -529,9 +529,10 @@ func dataLost(store *v1alpha1.Store, next *v1alpha1.StoreStatus, unseen int64) v
 	if unseen > 1 {
 		message += fmt.Sprintf("; %d before it (status.losses has the last %d)", unseen-1, maxLosses)
 	}
-	message += fmt.Sprintf(". To acknowledge the loss: kubectl annotate --overwrite -n %s store/%s %s=%d",
+	// Whatever is left out of what the loss was, the command stays.
+	command := fmt.Sprintf(". To acknowledge the loss: kubectl annotate --overwrite -n %s store/%s %s=%d",
 		store.Namespace, store.Name, v1alpha1.AnnotationAcknowledgedLosses, next.LossCount)
-	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, message}
+	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, brief.Fit(message, maxMessage-len(command)) + command}
 }
 
 // isStandbyAway: a standby that should be there, and was seen to run before, or cannot start.
