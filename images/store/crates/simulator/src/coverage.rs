@@ -24,6 +24,7 @@ pub const REQUIRED: &[&str] = &[
     "backups retired",
     "storages that could not be opened",
     "answers that a backup is full",
+    "appends for which there was no memory",
     "requests to deposed masters",
     "servers declared dead",
     "recoveries begun",

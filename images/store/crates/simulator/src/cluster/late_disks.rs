@@ -23,7 +23,8 @@ impl LateDisks {
         let mut random = streams.of("late disks").fork();
         let is_late = random.chance(LATE_SEEDS);
         let long = *random.pick(&[0, 5, 50]);
-        let most_bytes = *random.pick(&[None, Some(8 << 10), Some(32 << 10)]);
+        let most_bytes = [None, Some(8 << 10), Some(32 << 10)];
+        let most_bytes = *streams.of("writes under way").pick(&most_bytes);
         LateDisks {
             random,
             long_per_mille: is_late.then_some(long),

@@ -88,10 +88,8 @@ impl Cluster {
                 }
             }
             PeerAction::Answer(to, payload) => {
-                match Answer::decode(&payload).map(|answer| answer.status) {
-                    Ok(Status::Full) => self.coverage.hit("answers that a backup is full"),
-                    Ok(Status::Missing) => self.coverage.hit("answers that something is missing"),
-                    _ => {}
+                if Answer::decode(&payload).is_ok_and(|answer| answer.status == Status::Full) {
+                    self.coverage.hit("answers that a backup is full");
                 }
                 if is_session(to.connection) || self.parties.contains_key(&(to.connection, 1)) {
                     self.note_peer(

@@ -3,6 +3,7 @@
 use base::ids::{ReplyTo, ServerId, TableId};
 use base::time::Time;
 use master::{LogPosition, Session};
+use server::{PeerError, ServerEvent};
 use wire::member::{ToCoordinator, ToShard};
 use wire::opcode::Opcode;
 use wire::rpc::{IncrementRequest, RemoveRequest, WriteRequest};
@@ -96,6 +97,9 @@ impl Cluster {
             self.send_to_coordinator(server, shard, message);
         }
         for event in out.events {
+            if event == ServerEvent::PeerClosed(PeerError::TooMuchUnderWay) {
+                self.coverage.hit("appends for which there was no memory");
+            }
             self.note_log(server_host(server), &event);
         }
         self.apply_peers(server, shard, out.peers);
