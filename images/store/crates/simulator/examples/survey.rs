@@ -32,7 +32,6 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::SyncUnwritten, Profile::Replicated),
     (Bug::OvertakeWrite, Profile::Replicated),
     (Bug::BelieveOldCompletion, Profile::Replicated),
-    (Bug::ForgetOpenReplica, Profile::Replicated),
     (Bug::DropTombstoneInReplay, Profile::Replicated),
     (Bug::ReuseVersionAfterReplay, Profile::Replicated),
     (Bug::FreeReplicaEarly, Profile::Replicated),
