@@ -14,4 +14,5 @@
 #   hack/simulate.sh --help
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"
-exec cargo run --quiet --profile simulator --locked -p simulator --bin simulate -- "$@"
+# With the bugs that tests plant, of which none is planted here: so it is the build of these tests.
+exec cargo run --quiet --profile simulator --locked -p simulator --features planted-bugs --bin simulate -- "$@"
