@@ -151,7 +151,7 @@ run_stage() {
 	apiserver) stage apiserver go "" "$ROOT/hack/apiserver.sh" ;;
 	box) stage box go "" "$ROOT/hack/box.sh" ;;
 	faults) stage faults go "" "$ROOT/hack/faults.sh" ;;
-	simulator) stage simulator cargo "simulator: planted bugs, and the quick set twice" "$ROOT/hack/simulator-tests.sh" ;;
+	simulator) stage simulator cargo "simulator: planted bugs, and the quick set" "$ROOT/hack/simulator-tests.sh" ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
 	e2e)
 		start_meanwhile

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ struct Arguments {
     /// Run each seed once, not a second time to compare
     #[arg(long)]
     once: bool,
+    /// Run only every so many-th seed a second time to compare
+    #[arg(long = "repeatEvery", value_name = "N", default_value_t = 1, conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    repeat_every: u64,
     /// Fail if something that the seeds should meet was never met
     #[arg(long)]
     quick: bool,
@@ -226,7 +230,7 @@ impl Work {
 struct Summary {
     kind: Kind,
     first: u64,
-    times: u32,
+    repeats: Repeats,
     elapsed: Duration,
     seeds: u64,
     events: u64,
@@ -264,10 +268,10 @@ impl Summary {
     /// What was done, in a line.
     fn text(&self) -> String {
         format!(
-            "{} seeds from {} on{}, {:.1} per second, {:.1} simulated hours, {} failed",
+            "{} seeds from {} on, {}, {:.1} per second, {:.1} simulated hours, {} failed",
             self.seeds,
             self.first,
-            if self.times > 1 { ", each twice" } else { "" },
+            self.repeats,
             self.seeds_per_second(),
             self.simulated_hours(),
             self.failures.len()
@@ -280,12 +284,40 @@ const MAX_FAILURES: usize = 5;
 /// Time between two lines that say how far it is.
 const PROGRESS: Duration = Duration::from_secs(60);
 
-fn run_all(work: &Work, jobs: u64, times: u32) -> Summary {
+/// Which seeds run a second time, to compare.
+#[derive(Clone, Copy, Default)]
+enum Repeats {
+    #[default]
+    None,
+    /// Each whose number is divisible by this.
+    Every(u64),
+}
+
+impl Repeats {
+    fn times(self, seed: u64) -> u32 {
+        match self {
+            Repeats::Every(number) if seed.is_multiple_of(number) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Repeats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Repeats::None => f.write_str("each once"),
+            Repeats::Every(1) => f.write_str("each twice"),
+            Repeats::Every(number) => write!(f, "one of {number} twice"),
+        }
+    }
+}
+
+fn run_all(work: &Work, jobs: u64, repeats: Repeats) -> Summary {
     let started = Instant::now();
     let mut summary = Summary {
         kind: work.kind,
         first: work.next.load(Ordering::Relaxed),
-        times,
+        repeats,
         ..Summary::default()
     };
     let (sender, reports) = mpsc::channel();
@@ -294,10 +326,8 @@ fn run_all(work: &Work, jobs: u64, times: u32) -> Summary {
             let sender = sender.clone();
             scope.spawn(move || {
                 while let Some(seed) = work.take() {
-                    if sender
-                        .send(run_seed(seed, work.kind, times, false))
-                        .is_err()
-                    {
+                    let report = run_seed(seed, work.kind, repeats.times(seed), false);
+                    if sender.send(report).is_err() {
                         return;
                     }
                 }
@@ -337,7 +367,10 @@ fn print_json(summary: &Summary) {
     let value = serde_json::json!({
         "firstSeed": summary.first,
         "seeds": summary.seeds,
-        "runsPerSeed": summary.times,
+        "repeatedEvery": match summary.repeats {
+            Repeats::None => 0,
+            Repeats::Every(number) => number,
+        },
         "events": summary.events,
         "operations": summary.operations,
         "simulatedHours": summary.simulated_hours(),
@@ -457,7 +490,11 @@ fn main() -> ExitCode {
     };
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let jobs = arguments.jobs.unwrap_or(processors);
-    let summary = run_all(&work, jobs, if arguments.once { 1 } else { 2 });
+    let repeats = match arguments.once {
+        true => Repeats::None,
+        false => Repeats::Every(arguments.repeat_every),
+    };
+    let summary = run_all(&work, jobs, repeats);
     if arguments.json {
         print_json(&summary);
     } else {
