@@ -14,5 +14,5 @@
 #   hack/simulate.sh --help
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"
-# With the bugs that tests plant, of which none is planted here: so it is the build of these tests.
+# The feature makes this the same build as that of hack/simulator-tests.sh. No bug is planted here.
 exec cargo run --quiet --profile simulator --locked -p simulator --features planted-bugs --bin simulate -- "$@"

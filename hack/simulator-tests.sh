@@ -8,5 +8,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"
 failed=0
 cargo test --quiet --profile simulator --locked -p simulator --features planted-bugs --test seeds || failed=1
-../../hack/simulate.sh --seeds 0..900 --quick --repeatEvery 3 || failed=1
+../../hack/simulate.sh --seeds 0..900 --quick --repeat-every 3 || failed=1
 exit $failed

@@ -48,7 +48,7 @@ struct Arguments {
     #[arg(long)]
     once: bool,
     /// Run only every so many-th seed a second time to compare
-    #[arg(long = "repeatEvery", value_name = "N", default_value_t = 1, conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
     repeat_every: u64,
     /// Fail if something that the seeds should meet was never met
     #[arg(long)]

@@ -12,7 +12,7 @@ pub struct LateDisks {
     random: Random,
     /// Of a thousand steps, how many take long; `None`: writes and jobs are over at once.
     long_per_mille: Option<u64>,
-    /// What may be under way to one, if that is less than usual: segments are smaller here.
+    /// A bound of the bytes under way to one disk, if there is one below the usual: segments are smaller here.
     most_bytes: Option<usize>,
     /// Until when a shard's disk does nothing.
     stalled_until: BTreeMap<(usize, usize), u64>,
