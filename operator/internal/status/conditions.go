@@ -529,7 +529,7 @@ func dataLost(store *v1alpha1.Store, next *v1alpha1.StoreStatus, unseen int64) v
 	if unseen > 1 {
 		message += fmt.Sprintf("; %d before it (status.losses has the last %d)", unseen-1, maxLosses)
 	}
-	// Whatever is left out of what the loss was, the command stays.
+	// The command stays, however much of the description is left out.
 	command := fmt.Sprintf(". To acknowledge the loss: kubectl annotate --overwrite -n %s store/%s %s=%d",
 		store.Namespace, store.Name, v1alpha1.AnnotationAcknowledgedLosses, next.LossCount)
 	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, brief.Fit(message, maxMessage-len(command)) + command}
