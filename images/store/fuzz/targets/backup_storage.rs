@@ -6,7 +6,7 @@ use std::time::Duration;
 use backup::testing::MemoryStorage;
 use backup::{
     BLOCK_BYTES, Backup, BackupEffects, BackupEvent, CHECKPOINT_LOG, Config, Disk, Durability,
-    Flaw, Inventory, Layout, SUPERBLOCK_BYTES,
+    Flaw, Inventory, Layout, OpenError, SUPERBLOCK_BYTES,
 };
 use base::ids::{ReplyTo, ServerId};
 use base::time::Time;
@@ -30,20 +30,47 @@ const READER: ReplyTo = ReplyTo {
     nonce: 1,
 };
 
-/// The answer to a reader: a storage that is not late has it at once.
-fn answer_of(
-    backup: &mut Backup<MemoryStorage>,
-    ask: impl FnOnce(&mut Backup<MemoryStorage>, &mut Said),
-) -> (Status, u32, Vec<u8>) {
-    let mut said = Said::default();
-    ask(backup, &mut said);
-    backup.complete(Time::ZERO, &mut said);
-    said.read.expect("an answer")
+/// A backup, its clock, and all that it has said: an answer may come while something else is waited for.
+struct Server {
+    backup: Backup<MemoryStorage>,
+    now: Time,
+    said: Said,
 }
 
-fn read(backup: &mut Backup<MemoryStorage>, read: &Read) -> (Status, Vec<u8>) {
-    let (status, _, data) = answer_of(backup, |backup, said| backup.read(read, READER, said));
-    (status, data)
+impl Server {
+    fn open(config: &Config, storage: MemoryStorage, now: Time) -> Result<Server, OpenError> {
+        Ok(Server {
+            backup: Backup::open(now, config.clone(), storage)?,
+            now,
+            said: Said::default(),
+        })
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.backup.tick(self.now, &mut self.said);
+            for scope in self.backup.storage().syncs_under_way() {
+                self.backup.storage_mut().finish_sync(scope);
+            }
+            self.backup.complete(self.now, &mut self.said);
+            self.now += Duration::from_millis(300);
+        }
+    }
+
+    /// The answer to a reader: a storage that is not late has it at once.
+    fn answer_of(
+        &mut self,
+        ask: impl FnOnce(&mut Backup<MemoryStorage>, &mut Said),
+    ) -> (Status, u32, Vec<u8>) {
+        ask(&mut self.backup, &mut self.said);
+        self.backup.complete(self.now, &mut self.said);
+        self.said.read.take().expect("an answer")
+    }
+
+    fn read(&mut self, read: &Read) -> (Status, Vec<u8>) {
+        let (status, _, data) = self.answer_of(|backup, said| backup.read(read, READER, said));
+        (status, data)
+    }
 }
 
 impl BackupEffects for Said {
@@ -123,24 +150,12 @@ fn patch(storage: &mut MemoryStorage, mut rest: &[u8]) {
     }
 }
 
-fn settle(now: &mut Time, backup: &mut Backup<MemoryStorage>, said: &mut Said) {
-    for _ in 0..20 {
-        backup.tick(*now, said);
-        for scope in backup.storage().syncs_under_way() {
-            backup.storage_mut().finish_sync(scope);
-        }
-        backup.complete(*now, said);
-        *now += Duration::from_millis(300);
-    }
-}
-
 /// All replicas, and what reading them gives.
-fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u8>)> {
-    let logs: Vec<ServerId> = backup.logs().collect();
+fn contents(server: &mut Server) -> Vec<(ReplicaId, Status, Vec<u8>)> {
+    let logs: Vec<ServerId> = server.backup.logs().collect();
     let of_log = |log| {
-        backup
-            .segments(log)
-            .map(move |segment_id| ReplicaId { log, segment_id })
+        let segments = server.backup.segments(log);
+        segments.map(move |segment_id| ReplicaId { log, segment_id })
     };
     let replicas: Vec<ReplicaId> = logs.into_iter().flat_map(of_log).collect();
     let read = |replica| {
@@ -149,14 +164,14 @@ fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u
             offset: 0,
             bytes: u32::MAX,
         };
-        let (status, data) = read(backup, &whole);
+        let (status, data) = server.read(&whole);
         assert!(status != Status::Missing && (status == Status::Ok || data.is_empty()));
         let part = Read {
             replica,
             offset: 1,
             bytes: 7,
         };
-        let (again, piece) = read(backup, &part);
+        let (again, piece) = server.read(&part);
         assert_eq!(again, status);
         assert!(data.get(1..).unwrap_or(&[]).starts_with(&piece));
         (replica, status, data)
@@ -165,7 +180,7 @@ fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u
 }
 
 /// What a recovery of a table reads: entries of the replica, and then its end; or nothing.
-fn read_entries(backup: &mut Backup<MemoryStorage>, replica: ReplicaId, data: &[u8]) {
+fn read_entries(server: &mut Server, replica: ReplicaId, data: &[u8]) {
     let tablet = TabletRange {
         table_id: 1,
         start_key_hash: 0,
@@ -181,7 +196,7 @@ fn read_entries(backup: &mut Backup<MemoryStorage>, replica: ReplicaId, data: &[
         let asked = |backup: &mut Backup<MemoryStorage>, said: &mut Said| {
             backup.read_entries(&read, READER, said);
         };
-        let (status, next_offset, entries) = answer_of(backup, asked);
+        let (status, next_offset, entries) = server.answer_of(asked);
         if status != Status::Ok {
             return assert!(entries.is_empty());
         }
@@ -205,9 +220,9 @@ fn read_entries(backup: &mut Backup<MemoryStorage>, replica: ReplicaId, data: &[
 }
 
 /// A listing shows closed replicas by length and checksum, if they can be read.
-fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
-    let listing = backup.list(List { log });
-    let segments: Vec<u64> = backup.segments(log).collect();
+fn assert_listed(server: &mut Server, log: ServerId) {
+    let listing = server.backup.list(List { log });
+    let segments: Vec<u64> = server.backup.segments(log).collect();
     if listing.status == Status::Fenced {
         return;
     }
@@ -225,7 +240,7 @@ fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
             offset: 0,
             bytes: u32::MAX,
         };
-        let (status, data) = read(backup, &whole);
+        let (status, data) = server.read(&whole);
         if let (Held::Closed { bytes, crc }, Status::Ok) = (listed.held, status) {
             assert_eq!((bytes, crc), (data.len() as u32, crc32c::crc32c(&data)));
         }
@@ -249,22 +264,20 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
         formats: Formats::CURRENT,
         format: FIRST_FORMAT,
     };
-    let (mut now, mut said) = (Time::ZERO, Said::default());
     let empty = MemoryStorage::new(LAYOUT.total_bytes());
-    let formatted = Backup::open(now, config.clone(), empty).expect("an empty storage opens");
-    let mut storage = formatted.into_storage();
+    let formatted = Server::open(&config, empty, Time::ZERO).expect("an empty storage opens");
+    let mut storage = formatted.backup.into_storage();
     patch(&mut storage, patches);
     config.boot_id[0] = flags >> 1 & 1;
-    let mut backup = match Backup::open(now, config.clone(), storage) {
-        Ok(backup) => backup,
+    let mut server = match Server::open(&config, storage, Time::ZERO) {
+        Ok(server) => server,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    let found = contents(&mut backup);
-    settle(&mut now, &mut backup, &mut said);
-    let storage = MemoryStorage::with(backup.storage().bytes().to_vec());
-    let mut backup =
-        Backup::open(now, config.clone(), storage).expect("what was opened opens again");
-    assert_eq!(contents(&mut backup), found);
+    let found = contents(&mut server);
+    server.settle();
+    let storage = MemoryStorage::with(server.backup.storage().bytes().to_vec());
+    let mut server = Server::open(&config, storage, server.now).expect("opens again");
+    assert_eq!(contents(&mut server), found);
 
     let append = Append {
         replica: ReplicaId {
@@ -281,15 +294,17 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
         connection: 1,
         nonce: 1,
     };
-    backup.append(now, &append, to, &mut said);
+    let (backup, now) = (&mut server.backup, server.now);
+    backup.append(now, &append, to, &mut server.said);
     let logs: Vec<ServerId> = backup.logs().collect();
     for &log in &logs {
-        assert_listed(&mut backup, log);
-        backup.begin_recovery(now, log, &mut said);
+        assert_listed(&mut server, log);
+        let (backup, now) = (&mut server.backup, server.now);
+        backup.begin_recovery(now, log, &mut server.said);
     }
-    settle(&mut now, &mut backup, &mut said);
-    assert_eq!(said.answers, 1);
-    for inventory in std::mem::take(&mut said.released) {
+    server.settle();
+    assert_eq!(server.said.answers, 1);
+    for inventory in std::mem::take(&mut server.said.released) {
         for info in inventory.replicas {
             let replica = ReplicaId {
                 log: inventory.log,
@@ -300,22 +315,23 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
                 offset: 0,
                 bytes: u32::MAX,
             };
-            let (status, data) = read(&mut backup, &whole);
+            let (status, data) = server.read(&whole);
             assert!(status != Status::Ok || crc32c::crc32c(&data) == info.crc);
             let is_damaged = matches!(info.damage, Some(Flaw::Damaged(_)));
             assert_eq!(is_damaged, status == Status::Mismatch);
             assert!(info.digest.is_empty() || status == Status::Ok);
-            read_entries(&mut backup, replica, &data);
+            read_entries(&mut server, replica, &data);
         }
     }
     for log in logs {
-        backup.forget_log(now, log);
+        server.backup.forget_log(server.now, log);
     }
-    settle(&mut now, &mut backup, &mut said);
+    server.settle();
     // Checkpoints are no master's log, and stay.
+    let (backup, now) = (&mut server.backup, server.now);
     backup.read_newest_checkpoint();
-    backup.complete(now, &mut said);
-    assert!(said.checkpoint.is_some(), "an answer");
+    backup.complete(now, &mut server.said);
+    assert!(server.said.checkpoint.is_some(), "an answer");
     let checkpoints = backup.segments(CHECKPOINT_LOG).count() as u32;
     let stats = backup.stats();
     assert_eq!(
