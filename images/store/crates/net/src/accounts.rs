@@ -7,6 +7,7 @@ use base::time::Time;
 use crate::budget::{Audience, Budget, Waiting};
 use crate::connection::{CloseReason, SendHalf};
 use crate::io::{Io, Limits};
+use crate::stream::Stream;
 
 /// One address has at most one part in so many of what is for clients ...
 const CLIENT_PARTS: usize = 4;
@@ -187,7 +188,8 @@ impl Io {
         if is_short {
             link.output.give_back();
         }
-        let held = link.input_bytes + link.output.capacity();
+        let sealed = link.stream.as_ref().map_or(0, Stream::held_bytes);
+        let held = link.input_bytes + link.output.capacity() + sealed;
         if held == link.accounted {
             return;
         }
@@ -267,7 +269,8 @@ impl Io {
         };
         self.returned.extend(link.output.take_loans());
         link.output.give_back();
-        let (origin, before, now) = (link.origin, link.accounted, link.input_bytes);
+        let sealed = link.stream.as_ref().map_or(0, Stream::held_bytes);
+        let (origin, before, now) = (link.origin, link.accounted, link.input_bytes + sealed);
         link.accounted = now;
         self.counters.buffer_bytes = self.counters.buffer_bytes - before as u64 + now as u64;
         self.accounts.of(origin).changed(origin.peer(), before, now);

@@ -8,6 +8,7 @@ use trace::Event;
 use transport::{Frame, Outbound, StreamError, StreamReader, member::MemberReader, rpc::RpcReader};
 
 use crate::accounts::Origin;
+use crate::handshakes::{HandshakeError, Secure};
 use crate::stream::{Received, Stream};
 
 /// Which framing a connection speaks.
@@ -40,6 +41,10 @@ pub enum CloseReason {
     Displaced,
     /// A session of the `fast` protocol has ended.
     Session(fast::Reason),
+    /// It was not encrypted, or one side is not whom the other wants.
+    Handshake(HandshakeError),
+    /// The certificate of one side has ended.
+    Expired,
 }
 
 impl fmt::Display for CloseReason {
@@ -58,6 +63,8 @@ impl fmt::Display for CloseReason {
                 f.write_str("a message that was begun did not get complete in time")
             }
             CloseReason::Session(reason) => reason.fmt(f),
+            CloseReason::Handshake(error) => write!(f, "no handshake: {error}"),
+            CloseReason::Expired => f.write_str("the certificate of one side has ended"),
             CloseReason::Displaced => {
                 f.write_str("it was silent for longest when another needed its place")
             }
@@ -70,6 +77,8 @@ impl fmt::Display for CloseReason {
 pub(crate) enum Stage {
     Resolving,
     Connecting,
+    /// Its handshake is under way; the number of the listener that has accepted it.
+    Securing(Option<usize>),
     Open,
 }
 
@@ -79,8 +88,12 @@ pub(crate) struct SendHalf {
     pub(crate) protocol: Protocol,
     pub(crate) stage: Stage,
     pub(crate) origin: Origin,
-    /// Absent while the peer's name is being looked up.
+    /// Absent while the peer's name is being looked up, and during a handshake.
     pub(crate) stream: Option<Stream>,
+    /// It is to be encrypted when it stands.
+    pub(crate) secure: Option<Secure>,
+    /// When the first of its certificates ends.
+    pub(crate) expires: Time,
     pub(crate) output: Outbound,
     /// Listed among the links to be flushed at the end of the round.
     pub(crate) dirty: bool,
@@ -107,6 +120,12 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
+    /// What waits for the kernel.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        let sealed = self.stream.as_ref().map_or(0, Stream::pending_bytes);
+        self.output.pending_bytes() + sealed
+    }
+
     /// Whether the ends of answers may be lent on it.
     pub(crate) fn takes_loans(&self) -> bool {
         self.protocol == Protocol::Rpc && matches!(self.origin, Origin::Accepted(..))

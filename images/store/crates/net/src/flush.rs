@@ -6,6 +6,7 @@ use transport::{Lender, Next, Outbound};
 
 use crate::connection::{CloseReason, SendHalf, send_now};
 use crate::io::Io;
+use crate::stream::Stream;
 
 impl Io {
     /// Offers everything that waits to the kernel.
@@ -39,9 +40,10 @@ impl Io {
         let Some(link) = &mut self.links[slot] else {
             return;
         };
-        let before = link.output.pending_bytes();
-        let mut failed = None;
-        while !link.output.is_empty() && goes_on(&link.output) {
+        let before = link.pending_bytes();
+        let flushed = link.stream.as_mut().map_or(Ok(()), Stream::flush);
+        let mut failed = flushed.err();
+        while failed.is_none() && !link.output.is_empty() && goes_on(&link.output) {
             let SendHalf {
                 output,
                 stream,
@@ -71,7 +73,7 @@ impl Io {
             }
         }
         let is_put_off = !link.output.is_empty() && !goes_on(&link.output);
-        let waiting = link.output.pending_bytes();
+        let waiting = link.pending_bytes();
         if waiting < before {
             link.waiting_since = None;
         }

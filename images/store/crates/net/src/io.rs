@@ -15,6 +15,7 @@ use crate::accounts::{Accounts, Origin};
 use crate::address::{Address, Resolver};
 use crate::clock;
 use crate::connection::{CloseReason, Protocol, SendHalf, Stage, send_now};
+use crate::handshakes::{HandshakeError, Handshakes, Secure};
 use crate::ports::{Outlet, Senders, of_connection};
 use crate::stream::{Peer, Stream};
 use crate::target::Target;
@@ -108,6 +109,9 @@ pub struct Io {
     pub(crate) counters: Counters,
     registry: Registry,
     resolver: Resolver,
+    pub(crate) handshakes: Handshakes,
+    /// When the first certificate of a connection ends.
+    pub(crate) next_expiry: Time,
     pub(crate) accounts: Accounts,
     /// Tokens of loans that are not needed any more; the handler has yet to be told.
     pub(crate) returned: Vec<u64>,
@@ -137,7 +141,9 @@ impl Io {
             spin,
             counters: Counters::default(),
             registry,
-            resolver: Resolver::new(waker),
+            resolver: Resolver::new(Arc::clone(&waker)),
+            handshakes: Handshakes::new(waker),
+            next_expiry: Time::NEVER,
             accounts: Accounts::new(&limits),
             returned: Vec::new(),
             dirty: Vec::new(),
@@ -260,7 +266,24 @@ impl Io {
 
     /// Starts to connect. The handler is told with `opened` or `closed`.
     pub fn connect(&mut self, address: &Address, protocol: Protocol) -> u64 {
+        self.begin(address, protocol, None)
+    }
+
+    /// As [`Io::connect`], for a connection that is encrypted before the handler is told.
+    pub fn connect_securely(
+        &mut self,
+        address: &Address,
+        protocol: Protocol,
+        secure: Secure,
+    ) -> u64 {
+        self.begin(address, protocol, Some(secure))
+    }
+
+    fn begin(&mut self, address: &Address, protocol: Protocol, secure: Option<Secure>) -> u64 {
         let (id, slot) = self.add(protocol, Stage::Resolving, Origin::Own, None);
+        if let Some(link) = &mut self.links[slot] {
+            link.secure = secure;
+        }
         let begun = match address.literal() {
             Some(literal) => self.begin_connect(slot, literal),
             None => self.resolver.ask(id, address.clone()),
@@ -311,7 +334,7 @@ impl Io {
         let link = self
             .slot(connection)
             .and_then(|slot| self.links[slot].as_ref());
-        link.map_or(0, |link| link.output.pending_bytes())
+        link.map_or(0, SendHalf::pending_bytes)
     }
 
     /// Who is at the other end of a connection or session; `None` if the connection is gone, or its peer's name is still being looked up.
@@ -332,7 +355,7 @@ impl Io {
     }
 
     /// Where the state of a live connection lies.
-    fn slot(&self, connection: u64) -> Option<usize> {
+    pub(crate) fn slot(&self, connection: u64) -> Option<usize> {
         let slot = (connection & ((1 << SLOT_BITS) - 1)) as usize;
         let link = self.links.get(slot)?.as_ref()?;
         (link.id == connection).then_some(slot)
@@ -364,6 +387,8 @@ impl Io {
             stage,
             origin,
             stream,
+            secure: None,
+            expires: Time::NEVER,
             output: match (protocol, origin) {
                 (Protocol::Rpc, Origin::Accepted(..)) => Outbound::answers(),
                 _ => Outbound::ordered(),
@@ -422,6 +447,7 @@ impl Io {
             return;
         };
         link.stage = Stage::Open;
+        link.waiting_since = None;
         if link.protocol == Protocol::Member {
             link.output.push(&member::preface(), &[], 0);
             self.mark_dirty(slot);
@@ -464,11 +490,12 @@ impl Io {
         let mut link = self.links[slot].take()?;
         self.returned.extend(link.output.take_loans());
         if let Some(stream) = &mut link.stream {
+            stream.end();
             stream.deregister(&self.registry);
         }
         self.counters.connections -= 1;
         self.settle_accounts(&mut link);
-        let reason = link.doomed.flatten();
+        let reason = link.doomed.take().flatten();
         if matches!(
             reason,
             Some(
@@ -480,6 +507,8 @@ impl Io {
         ) {
             self.counters.closed_by_bound += 1;
         }
+        // Of one that was never open the handler knows nothing.
+        let reason = reason.filter(|_| !matches!(link.stage, Stage::Securing(Some(_))));
         Some((slot, link.id, reason))
     }
 
@@ -504,13 +533,17 @@ impl Io {
                     continue;
                 }
             }
-            if matches!(link.stage, Stage::Open) && link.output.is_empty() {
+            if matches!(link.stage, Stage::Open) && link.pending_bytes() == 0 {
                 continue;
             }
             self.watched = true;
             let waited = now.since(*link.waiting_since.get_or_insert(now));
             match link.stage {
                 Stage::Open if waited >= stalled => self.doom(slot, CloseReason::NotReading),
+                // The thread of handshakes ends them before; it may have ended itself.
+                Stage::Securing(_) if waited >= stalled => {
+                    self.doom(slot, CloseReason::Handshake(HandshakeError::TimedOut));
+                }
                 Stage::Resolving | Stage::Connecting if waited >= connect => {
                     self.doom(
                         slot,

@@ -19,6 +19,7 @@ use crate::budget::Audience;
 use crate::clock;
 use crate::connection::{CloseReason, Input, Protocol};
 use crate::handler::Handler;
+use crate::handshakes::Door;
 use crate::heat::Heat;
 use crate::io::{Counters, Io, Limits};
 use crate::ports::{self, DOZE, Inlet, MAX_PORTS, Port, PortListeners};
@@ -83,6 +84,7 @@ struct Listener {
     socket: TcpListener,
     protocol: Protocol,
     audience: Audience,
+    door: Door,
     /// There may be more to accept than epoll will tell of.
     retry_at: Option<Time>,
 }
@@ -175,6 +177,7 @@ impl Reactor {
         address: SocketAddrV4,
         protocol: Protocol,
         audience: Audience,
+        door: Door,
     ) -> io::Result<(usize, SocketAddrV4)> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -200,6 +203,7 @@ impl Reactor {
             socket,
             protocol,
             audience,
+            door,
             retry_at: None,
         });
         Ok((number, bound))
@@ -392,6 +396,7 @@ impl Reactor {
         };
         let port = self.io.next_port_tick();
         let deadline = self.next_tick.min(sweep).min(port);
+        let deadline = deadline.min(self.io.next_expiry);
         deadline.min(retry.unwrap_or(Time::NEVER))
     }
 
@@ -406,6 +411,7 @@ impl Reactor {
         }
         if std::mem::take(&mut self.woken) {
             self.io.take_answers();
+            self.take_secured(now, handler);
             self.next_tick = Time::ZERO;
             handler.woken(now, &mut self.io);
         }
@@ -434,6 +440,9 @@ impl Reactor {
     fn run_deadlines(&mut self, now: Time, handler: &mut impl Handler) {
         if self.io.watched && self.next_sweep == Time::NEVER {
             self.next_sweep = now + SWEEP;
+        }
+        if now >= self.io.next_expiry {
+            self.io.expire(now);
         }
         if now >= self.next_sweep {
             self.next_sweep = Time::NEVER;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::time::Time;
 use rcbox_net::{
-    Audience, CloseReason, Handler, Io, Limits, Loan, Options, Protocol, Reactor, Remote,
+    Audience, CloseReason, Door, Handler, Io, Limits, Loan, Options, Protocol, Reactor, Remote,
 };
 use transport::rpc;
 
@@ -76,7 +76,7 @@ impl Running {
         .unwrap();
         let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
         let (_, address) = reactor
-            .listen(any, Protocol::Rpc, Audience::Clients)
+            .listen(any, Protocol::Rpc, Audience::Clients, Door::Plain)
             .unwrap();
         let (remote, (sender, returned)) = (reactor.remote(), channel());
         let thread = std::thread::spawn(move || {

@@ -137,7 +137,10 @@ impl Io {
 
     pub(crate) fn peer_in_session(&self, port: usize, session: u64) -> Option<Peer> {
         let address = self.outlets.get(port)?.endpoint.peer(session)?;
-        Some(Peer { address })
+        Some(Peer {
+            address,
+            identity: None,
+        })
     }
 
     /// Finds out how far the peer of a session is that was opened from here; [`Io::way`] tells later.

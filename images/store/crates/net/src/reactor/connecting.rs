@@ -12,6 +12,7 @@ use crate::accounts::Origin;
 use crate::clock;
 use crate::connection::{CloseReason, Input, Stage};
 use crate::handler::Handler;
+use crate::handshakes::{Door, HandshakeError};
 use crate::stream::Stream;
 
 /// New connections taken in one round.
@@ -65,15 +66,64 @@ impl Reactor {
             return; // Gone already.
         };
         let protocol = self.listeners[number].protocol;
-        let (connection, slot) = self.io.add(protocol, Stage::Open, origin, Some(stream));
         self.io.counters.accepted += 1;
-        if let Err(error) = self.io.register(slot) {
-            self.io.doom(slot, CloseReason::Broken(error));
+        let (secure, may_be_plain) = match &self.listeners[number].door {
+            Door::Plain => {
+                let (_, slot) = self.io.add(protocol, Stage::Open, origin, Some(stream));
+                if let Err(error) = self.io.register(slot) {
+                    self.io.doom(slot, CloseReason::Broken(error));
+                }
+                return self.open(slot, Some(number), handler);
+            }
+            Door::Mixed(secure) => (secure, true),
+            Door::Required(secure) => (secure, false),
+        };
+        let (_, slot) = self.io.add(protocol, Stage::Open, origin, None);
+        let begun = self
+            .io
+            .secure(slot, stream, secure, (Some(number), may_be_plain));
+        if let Err(error) = begun {
+            self.not_secured(slot, error);
         }
-        self.put_input(slot, Input::new(protocol, true));
+    }
+
+    /// A connection does not become encrypted: the handler is told, if it has asked for the connection.
+    fn not_secured(&mut self, slot: usize, error: HandshakeError) {
+        let link = self.io.link(slot);
+        if let Some(Origin::Accepted(_, address)) = link.map(|link| link.origin) {
+            self.complain(|| format!("a connection from {address} is not let in: {error}"));
+        }
+        self.io.doom(slot, CloseReason::Handshake(error));
+    }
+
+    /// A connection is ready for messages.
+    fn open(&mut self, slot: usize, listener: Option<usize>, handler: &mut impl Handler) {
+        let Some(link) = self.io.link(slot) else {
+            return;
+        };
+        let (connection, protocol) = (link.id, link.protocol);
+        self.put_input(slot, Input::new(protocol, listener.is_some()));
         self.io.opened(slot);
         self.next_tick = Time::ZERO;
-        handler.opened(clock::now(), connection, Some(number), &mut self.io);
+        handler.opened(clock::now(), connection, listener, &mut self.io);
+    }
+
+    /// Goes on with connections whose handshakes are over.
+    pub(super) fn take_secured(&mut self, now: Time, handler: &mut impl Handler) {
+        for (connection, ready) in self.io.handshakes.done() {
+            let Some(slot) = self.io.slot(connection) else {
+                continue; // It has ended meanwhile.
+            };
+            match self.io.secured(now, slot, ready) {
+                Ok(Some(listener)) => {
+                    self.open(slot, listener, handler);
+                    // Messages may have come with the end of the handshake.
+                    self.keep_unread(slot);
+                }
+                Ok(None) => {}
+                Err(error) => self.not_secured(slot, error),
+            }
+        }
     }
 
     fn put_input(&mut self, slot: usize, input: Input) {
@@ -90,11 +140,11 @@ impl Reactor {
         };
         match link.stage {
             Stage::Connecting => self.connected(slot, handler),
-            Stage::Open if link.output.is_empty() => {}
+            Stage::Open if link.pending_bytes() == 0 => {}
             Stage::Open => self
                 .io
                 .flush(slot, &|token, length| handler.lent(token, length)),
-            Stage::Resolving => {}
+            Stage::Resolving | Stage::Securing(_) => {}
         }
     }
 
@@ -102,16 +152,21 @@ impl Reactor {
         let Some(link) = self.io.link(slot) else {
             return;
         };
-        let (connection, protocol) = (link.id, link.protocol);
         let Some(stream) = &link.stream else { return };
         match stream.is_connected() {
             Ok(false) => {}
-            Ok(true) => {
-                self.put_input(slot, Input::new(protocol, false));
-                self.io.opened(slot);
-                self.next_tick = Time::ZERO;
-                handler.opened(clock::now(), connection, None, &mut self.io);
-            }
+            Ok(true) => match link.secure.take() {
+                Some(secure) => {
+                    let Some(mut stream) = link.stream.take() else {
+                        return;
+                    };
+                    stream.deregister(self.poll.registry());
+                    if let Err(error) = self.io.secure(slot, stream, &secure, (None, false)) {
+                        self.not_secured(slot, error);
+                    }
+                }
+                None => self.open(slot, None, handler),
+            },
             Err(error) => self.io.doom(slot, CloseReason::Connect(error)),
         }
     }

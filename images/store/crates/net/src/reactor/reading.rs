@@ -183,7 +183,7 @@ impl Reactor {
         let origin = self.io.link(slot)?.origin;
         let limits = self.io.limits;
         let throttle_bytes = self.io.accounts.throttle_bytes(origin, &limits);
-        if self.io.link(slot)?.output.pending_bytes() > throttle_bytes {
+        if self.io.link(slot)?.pending_bytes() > throttle_bytes {
             self.io
                 .flush(slot, &|token, length| handler.lent(token, length));
         }
@@ -192,7 +192,7 @@ impl Reactor {
         if link.doomed.is_some() {
             return None;
         }
-        link.throttled = link.output.pending_bytes() > throttle_bytes;
+        link.throttled = link.pending_bytes() > throttle_bytes;
         (!link.throttled).then_some(link.id)
     }
 }

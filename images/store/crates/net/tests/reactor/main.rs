@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use base::time::Time;
 use rcbox_net::{
-    Address, Audience, CloseReason, Counters, Handler, Io, Limits, Options, Protocol, Reactor,
-    Remote,
+    Address, Audience, CloseReason, Counters, Door, Handler, Io, Limits, Options, Protocol,
+    Reactor, Remote,
 };
 use socket2::{Domain, Socket, Type};
 use transport::rpc;
@@ -98,7 +98,7 @@ impl Running {
     ) -> Running {
         let mut reactor = Reactor::new(options).unwrap();
         let (_, address) = reactor
-            .listen(ANY_PORT, protocol, Audience::Clients)
+            .listen(ANY_PORT, protocol, Audience::Clients, Door::Plain)
             .unwrap();
         let remote = reactor.remote();
         let (sender, events) = channel();
