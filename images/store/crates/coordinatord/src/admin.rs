@@ -12,6 +12,8 @@ use coordinator::orders::{
 };
 use daemon::guarded::{Guarded, SILENCE};
 use daemon::mailbox::{Mailbox, NoAnswer};
+use daemon::secured::secured;
+use net::Door;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
@@ -40,7 +42,7 @@ const MAX_CALLS: usize = 32;
 
 /// Serves until `stop` completes. `standing` is of a coordinator that may be a standby.
 pub async fn serve(
-    listener: TcpListener,
+    (listener, door): (TcpListener, Door),
     mailbox: Mailbox<Question>,
     standing: Option<standing::Receiver>,
     stop: impl Future<Output = ()>,
@@ -64,7 +66,7 @@ pub async fn serve(
         .concurrency_limit_per_connection(MAX_CALLS)
         .add_service(health)
         .add_service(AdminServer::new(service))
-        .serve_with_incoming_shutdown(Guarded::new(listener), stop)
+        .serve_with_incoming_shutdown(secured(Guarded::new(listener), door), stop)
         .await
         .map_err(AdminError::Serve)
 }

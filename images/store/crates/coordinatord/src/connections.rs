@@ -7,9 +7,10 @@ use std::time::Duration;
 use base::time::Time;
 use daemon::random::random_u64;
 use net::{CloseReason, Io, Peer};
+use tls::Role;
 use transport::session::{Closed, Incoming, Sessions, What};
 use wire::cost::CostError;
-use wire::member::{NoHello, ToCoordinator};
+use wire::member::{NoHello, ToCoordinator, shard};
 
 /// A member connection that has not said who it is by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,6 +31,8 @@ pub enum Wrong {
     Unreadable(#[from] CostError),
     #[error("a message that is out of turn")]
     OutOfTurn,
+    #[error("its certificate is not that of the member {0:?} for which it speaks")]
+    OtherMember(String),
 }
 
 /// What came on a connection, for the coordinator.
@@ -70,6 +73,11 @@ impl MemberConnections {
             Ok(message) => message,
             Err(wrong) => return Told::Wrong(wrong),
         };
+        if let Some(shard::Kind::Hello(hello)) = &message.kind
+            && !self.may_speak_for(connection, &hello.member)
+        {
+            return Told::Wrong(Wrong::OtherMember(hello.member.clone()));
+        }
         match self.sessions.incoming(connection, &message) {
             Incoming::Message(session) => Told::Message(session, Box::new(message)),
             Incoming::Resumed {
@@ -123,9 +131,18 @@ impl MemberConnections {
         }
     }
 
+    /// Whether a connection is that of the member of this name: where it is encrypted, its certificate says so.
+    fn may_speak_for(&self, connection: u64, member: &str) -> bool {
+        let peer = self.all.get(&connection).and_then(Option::as_ref);
+        match peer.and_then(|peer| peer.identity.as_ref()) {
+            Some(identity) => identity.role == Role::Member(member.to_owned()),
+            None => true,
+        }
+    }
+
     /// For people: where a connection came from.
     pub fn from(&self, connection: u64) -> String {
-        let peer = self.all.get(&connection).copied().flatten();
+        let peer = self.all.get(&connection).and_then(Option::as_ref);
         peer.map_or_else(
             || "from an unknown address".to_owned(),
             |peer| format!("from {peer}"),
@@ -169,7 +186,7 @@ impl MemberConnections {
 #[cfg(test)]
 mod tests {
     use prost::Message;
-    use wire::member::{Hello, LogInventory, Pong, ReplicaFound, shard};
+    use wire::member::{Hello, LogInventory, Pong, ReplicaFound};
 
     use super::*;
 
@@ -196,5 +213,21 @@ mod tests {
         let empty: Vec<u8> = empty.chain([0x12, 0].repeat(8 << 20)).collect();
         let refused = members.decode(4, &empty).unwrap_err();
         assert!(matches!(refused, Wrong::Unreadable(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_certificate_speaks_for_its_own_member_alone() {
+        let mut members = MemberConnections::default();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let of = |identity: Option<&str>| Peer {
+            address,
+            identity: identity.map(|uri| std::sync::Arc::new(uri.parse().unwrap())),
+        };
+        let uri = "rcbox://default/box/member/box-master-1";
+        members.opened(Time::ZERO, 1, Some(of(Some(uri))));
+        members.opened(Time::ZERO, 2, Some(of(None)));
+        assert!(members.may_speak_for(1, "box-master-1"));
+        assert!(!members.may_speak_for(1, "box-master-2"));
+        assert!(members.may_speak_for(2, "box-master-2"));
     }
 }

@@ -8,6 +8,7 @@ use coordinator::RestoreError;
 use daemon::http::HttpError;
 use daemon::random::NoRandom;
 use daemon::runtime::RuntimeError;
+use daemon::security::SecurityError;
 use program::NoRuntime;
 use program::locators::{AddressError, PortBeyond};
 use thiserror::Error;
@@ -28,6 +29,8 @@ pub enum CoordinatorError {
     NoRuntime(#[from] NoRuntime),
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error(transparent)]

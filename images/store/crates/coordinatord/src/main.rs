@@ -25,13 +25,15 @@ use daemon::logging::Logging;
 use daemon::mailbox::Mailbox;
 use daemon::random::{NoRandom, random_u64};
 use daemon::runtime::{Loop, raise_file_limit, run_until_signal};
+use daemon::security::{Security, SecurityOptions};
 use daemon::{container, http};
-use net::{Audience, Limits, Options as ReactorOptions, Protocol, Reactor, Remote};
+use net::{Audience, Door, Limits, Options as ReactorOptions, Protocol, Reactor, Remote};
 use program::locators::{
     ADMIN_PORT_OFFSET, AddressError, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside,
     host_port, listen_address,
 };
 use program::{formats, tokio_runtime, version};
+use tls::Admits;
 
 use driver::State;
 use error::{AdminError, CoordinatorError, ListenError};
@@ -111,6 +113,8 @@ struct Options {
         value_parser = clap::value_parser!(u64).range(1..1_000_000)
     )]
     rebalance_mbps: u64,
+    #[command(flatten)]
+    security: SecurityOptions,
     #[command(flatten)]
     logging: Logging,
 }
@@ -194,10 +198,12 @@ fn run(options: &Options) -> Result<(), CoordinatorError> {
         },
     })
     .map_err(CoordinatorError::Poll)?;
+    let security = Security::open(&options.security)?;
+    security.announce();
     match &options.state {
-        StatePlace::Kubernetes => kubernetes::run(options, reactor),
-        StatePlace::Memory => run_alone(options, None, reactor),
-        StatePlace::Directory(path) => run_alone(options, Some(path), reactor),
+        StatePlace::Kubernetes => kubernetes::run(options, security, reactor),
+        StatePlace::Memory => run_alone(options, None, security, reactor),
+        StatePlace::Directory(path) => run_alone(options, Some(path), security, reactor),
     }
 }
 
@@ -205,6 +211,7 @@ fn run(options: &Options) -> Result<(), CoordinatorError> {
 fn run_alone(
     options: &Options,
     directory: Option<&Path>,
+    security: Security,
     mut reactor: Reactor,
 ) -> Result<(), CoordinatorError> {
     let client = listen_address(&options.locator)?;
@@ -212,26 +219,33 @@ fn run_alone(
     let (mailbox, inbox) = Mailbox::new(reactor.remote());
     let mut handler = driver::Driver::new(coordinator, state, inbox);
     handler.begin(reactor.io())?;
-    let mut listen = |address: SocketAddrV4, protocol, audience, what| {
-        let listener = reactor.listen(address, protocol, audience);
+    let mut listen = |address: SocketAddrV4, protocol, (audience, door), what| {
+        let listener = reactor.listen(address, protocol, audience, door);
         listener.map_err(|error| ListenError {
             address,
             what,
             error,
         })
     };
-    let (client_listener, client) = listen(client, Protocol::Rpc, Audience::Clients, "clients")?;
+    let (client_listener, client) = listen(
+        client,
+        Protocol::Rpc,
+        (Audience::Clients, Door::Plain),
+        "clients",
+    )?;
     let member = beside(
         options.member_listen,
         client_base(&options.locator, client)?,
         MEMBER_PORT_OFFSET,
     )?;
-    let (_, member) = listen(member, Protocol::Member, Audience::Peers, "members")?;
+    let door = security.door(Admits::Members);
+    let (_, member) = listen(member, Protocol::Member, (Audience::Peers, door), "members")?;
 
     handler.serve(client_listener);
     tokio_runtime()?.block_on(async {
         let base = client_base(&options.locator, client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
+        let admin_door = security.door(Admits::Operators);
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
         announce(options, client, member, bound(&admin)?, bound(&http)?);
         let threads = vec![Loop::spawn(
@@ -241,10 +255,16 @@ fn run_alone(
             driver::Driver::finish,
         )?];
         let probe = Arc::new(Probe::new(mailbox.clone(), None));
+        tokio::spawn(security.stay_fresh());
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(
                 async { Ok(http::serve(http, probe, stop.clone().wait()).await?) },
-                async { Ok(admin::serve(admin, mailbox, None, stop.clone().wait()).await?) }
+                async {
+                    Ok(
+                        admin::serve((admin, admin_door), mailbox, None, stop.clone().wait())
+                            .await?,
+                    )
+                }
             )
             .map(|_| ())
             .map_err(|error: CoordinatorError| error)

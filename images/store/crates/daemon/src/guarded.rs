@@ -48,6 +48,14 @@ pub struct Connection {
     open: Arc<Open>,
 }
 
+impl Connection {
+    /// What comes next, which stays there.
+    pub(crate) async fn peek(&self, space: &mut [u8]) -> io::Result<usize> {
+        let stream: &TimeoutStream<TcpStream> = &self.stream;
+        stream.get_ref().peek(space).await
+    }
+}
+
 impl Guarded {
     pub fn new(listener: TcpListener) -> Guarded {
         Guarded {

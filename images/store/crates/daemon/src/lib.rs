@@ -10,3 +10,5 @@ pub mod mailbox;
 pub mod metrics;
 pub mod random;
 pub mod runtime;
+pub mod secured;
+pub mod security;

@@ -6,10 +6,12 @@ use std::time::Duration;
 use base::ids::{ReplyTo, ServerId};
 use daemon::logging::{report, set_log_level};
 use daemon::runtime::end_process;
+use daemon::security::Security;
 use master::{Channel, DriverCounters, Lender, ShardEvent};
 use net::{Address, Io, Loan, Options, Protocol, Target};
 use server::links::{ConnectionRole, Dial, Links};
 use server::{ServerEffects, ServerEvent};
+use tls::Admits;
 use trace::{Format, Wanted};
 use transport::session::ShardSession;
 use wire::locator::{Locator, parse_list};
@@ -37,21 +39,37 @@ pub struct Actions<'a> {
     pub started_with: &'a Options,
     /// With the coordinator.
     pub member: &'a mut ShardSession,
+    pub security: &'a Security,
 }
 
 /// Opens connections to backups.
-pub struct Dialer<'a>(pub &'a mut Io);
+pub struct Dialer<'a> {
+    pub io: &'a mut Io,
+    pub security: &'a Security,
+}
 
 impl Dial for Dialer<'_> {
     fn dial(&mut self, locator: &str) -> Option<u64> {
         let locator = Locator::parse(locator).ok()?;
         let target = Target::of(&locator).ok()?;
-        tracing::debug!("connecting to a backup by {target}");
-        Some(self.0.connect_to(&target, true))
+        let offers = locator.option("tls").is_some();
+        let secure = self.security.dial(Admits::Members, offers);
+        match (&target, secure) {
+            (Target::Tcp(address), Some(secure)) => {
+                tracing::debug!("connecting to a backup by {target}, encrypted");
+                Some(self.io.connect_securely(address, Protocol::Rpc, secure))
+            }
+            // Datagrams are not protected yet.
+            (Target::Fast(_), _) if !self.security.allows_plain() => None,
+            (_, _) => {
+                tracing::debug!("connecting to a backup by {target}");
+                Some(self.io.connect_to(&target, true))
+            }
+        }
     }
 
     fn hang_up(&mut self, connection: u64) {
-        self.0.close(connection);
+        self.io.close(connection);
     }
 }
 
@@ -115,7 +133,10 @@ impl master::ShardEffects for Actions<'_> {
     }
 
     fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
-        let mut dialer = Dialer(self.io);
+        let mut dialer = Dialer {
+            io: self.io,
+            security: self.security,
+        };
         let links = &mut self.links;
         if !links.connect_backup(net::now(), channel, backup, locator, &mut dialer) {
             tracing::warn!("backup {backup} cannot be reached: there is no way in {locator:?}");

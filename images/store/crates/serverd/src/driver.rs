@@ -7,12 +7,14 @@ use std::time::Duration;
 use base::ids::ReplyTo;
 use base::time::Time;
 use daemon::runtime::end_process;
+use daemon::security::Security;
 use master::{Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
 use prost::Message;
 use server::Server;
 use server::links::{ConnectionRole, Links};
 use thiserror::Error;
+use tls::Admits;
 use tokio::sync::oneshot;
 use transport::session::{Heard, ShardSession};
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
@@ -66,6 +68,7 @@ pub struct Parts {
     pub reporter: Reporter,
     /// How this thread polls, and whom it serves, where settings say nothing else.
     pub started_with: Options,
+    pub security: Security,
 }
 
 pub struct Driver {
@@ -79,6 +82,10 @@ pub struct Driver {
     /// With the coordinator, over one connection after another.
     member: ShardSession,
     processor: Processor,
+    /// The last handshake with a coordinator ended as with one that speaks no TLS.
+    coordinator_is_plain: bool,
+    /// Why the last one failed that was told of.
+    handshake_failed: String,
 }
 
 impl Driver {
@@ -92,6 +99,8 @@ impl Driver {
             is_unusable: false,
             member: ShardSession::default(),
             processor: Processor::default(),
+            coordinator_is_plain: false,
+            handshake_failed: String::new(),
         }
     }
 
@@ -111,6 +120,7 @@ impl Driver {
             unopened,
             reporter,
             started_with,
+            security,
             ..
         } = &mut self.parts;
         (
@@ -125,6 +135,7 @@ impl Driver {
                 reporter,
                 started_with,
                 member: &mut self.member,
+                security,
             },
         )
     }
@@ -181,6 +192,23 @@ impl Driver {
         }
     }
 
+    /// A connection to the coordinator has ended. While a store changes to encryption, one that does not speak TLS is tried without; each other
+    /// reason is said once, for nothing but another certificate helps.
+    fn note_handshake(&mut self, reason: &CloseReason) {
+        let CloseReason::Handshake(error) = reason else {
+            self.coordinator_is_plain = false;
+            return;
+        };
+        self.coordinator_is_plain = error.may_be_plain();
+        let text = error.to_string();
+        if text != self.handshake_failed
+            && !(error.may_be_plain() && self.parts.security.allows_plain())
+        {
+            tracing::warn!("the coordinator cannot be reached: {text}");
+            self.handshake_failed = text;
+        }
+    }
+
     /// The session with the coordinator is over.
     fn lost(&mut self, now: Time) {
         let Parts {
@@ -204,7 +232,10 @@ impl Driver {
 
     fn tend_session(&mut self, now: Time, io: &mut Io) {
         let Parts {
-            server, session, ..
+            server,
+            session,
+            security,
+            ..
         } = &mut self.parts;
         if server.shard().session(now) == Verdict::Close {
             tracing::warn!("the coordinator is silent; connecting again");
@@ -216,7 +247,11 @@ impl Driver {
         match session.due(now) {
             Due::Nothing => {}
             Due::Connect(address) => {
-                let connection = io.connect(&address, Protocol::Member);
+                let secure = security.dial(Admits::Coordinator, !self.coordinator_is_plain);
+                let connection = match secure {
+                    Some(secure) => io.connect_securely(&address, Protocol::Member, secure),
+                    None => io.connect(&address, Protocol::Member),
+                };
                 session.connecting(connection);
             }
             Due::GiveUp(connection) => {
@@ -296,13 +331,15 @@ impl Handler for Driver {
             io.send(connection, 0, &[&hello.encode_to_vec()]);
         } else {
             let link = self.links.get(connection);
+            let security = &self.parts.security;
+            let mut dialer = Dialer { io, security };
             if let Some(ConnectionRole::Backup(channel, backup)) = link {
                 self.links.backup_opened(now, connection, channel, backup);
             }
             if let Some(ConnectionRole::Trial(channel, backup)) = link
                 && !self
                     .links
-                    .faster_opened(now, connection, channel, backup, &mut Dialer(io))
+                    .faster_opened(now, connection, channel, backup, &mut dialer)
             {
                 return;
             }
@@ -362,6 +399,7 @@ impl Handler for Driver {
             } else {
                 tracing::debug!("coordinator: {reason}");
             }
+            self.note_handshake(&reason);
             return self.disconnected(now);
         }
         let known = self.links.get(connection);
@@ -369,7 +407,15 @@ impl Handler for Driver {
             tracing::debug!("{link:?}: {reason}");
         }
         if let Some(link @ (ConnectionRole::Backup(..) | ConnectionRole::Trial(..))) = known
-            && self.links.try_next(now, connection, link, &mut Dialer(io))
+            && self.links.try_next(
+                now,
+                connection,
+                link,
+                &mut Dialer {
+                    io,
+                    security: &self.parts.security,
+                },
+            )
         {
             self.links.remove(connection);
             return;
@@ -417,7 +463,10 @@ impl Handler for Driver {
             let (server, mut out) = self.split(io);
             server.backup_connected(now, channel, backup, &mut out);
         }
-        let look_at = self.links.look_for_faster(now, &mut Dialer(io));
+        let security = &self.parts.security;
+        let look_at = self
+            .links
+            .look_for_faster(now, &mut Dialer { io, security });
         let (server, mut out) = self.split(io);
         let cleans_from = server.shard().is_cleaning().then(net::now);
         let next = server.tick(now, &mut out).min(look_at);

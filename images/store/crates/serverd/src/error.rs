@@ -6,6 +6,7 @@ use std::net::SocketAddrV4;
 use daemon::http::HttpError;
 use daemon::random::NoRandom;
 use daemon::runtime::RuntimeError;
+use daemon::security::SecurityError;
 use ports::PortsError;
 use program::NoRuntime;
 use program::locators::{AddressError, PortBeyond};
@@ -21,6 +22,8 @@ pub enum ServerError {
     Address(#[from] AddressError),
     #[error(transparent)]
     PortBeyond(#[from] PortBeyond),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error(transparent)]
     Ports(#[from] PortsError),
     #[error(transparent)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use daemon::logging::Logging;
+use daemon::security::SecurityOptions;
 use ports::EalOptions;
 use program::locators::host_port;
 use program::version;
@@ -156,6 +157,8 @@ pub struct Options {
     /// Where to serve health and metrics [default: port of -L + 300]
     #[arg(long = "httpListen", env = "RCBOX_HTTP_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
     pub(super) http_listen: Option<SocketAddrV4>,
+    #[command(flatten)]
+    pub(super) security: SecurityOptions,
     #[command(flatten)]
     pub(super) eal: EalOptions,
     #[command(flatten)]

@@ -11,8 +11,11 @@ use daemon::container;
 use daemon::mailbox::Mailbox;
 use daemon::random::random_u64;
 use daemon::runtime::Loop;
+use daemon::security::Security;
 use master::Identity;
-use net::{Address, Audience, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
+use net::{
+    Address, Audience, Door, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor,
+};
 use ports::{Ports, Serves, places};
 use program::locators::{
     PEER_PORT_OFFSET, advertised, beside, coordinators, offset_port, peer_advertised,
@@ -20,6 +23,7 @@ use program::locators::{
 };
 use program::version;
 use server::{BackupConfig, Config, Server};
+use tls::Admits;
 
 use super::actions::Unopened;
 use super::driver::{Driver, Parts};
@@ -47,6 +51,7 @@ pub struct Process<'a> {
     reserved: Option<Reserved>,
     pub probe: Probe,
     pub ports: Ports,
+    pub security: Security,
 }
 
 /// What the ports of one shard are, to others and to itself.
@@ -80,6 +85,8 @@ impl Process<'_> {
                 .to_string_lossy()
                 .into_owned()
         };
+        let security = Security::open(&options.security)?;
+        security.announce();
         let coordinators = coordinators(&options.coordinator)?;
         let reserved = reserve(options, &settings)?;
         let probe = Probe::new(
@@ -94,6 +101,7 @@ impl Process<'_> {
         );
         Ok(Process {
             ports,
+            security,
             options,
             settings,
             buffers,
@@ -117,7 +125,7 @@ impl Process<'_> {
         let base = tcp_listen_address(&options.local)?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
         let (_, bound) = reactor
-            .listen(address, Protocol::Rpc, Audience::Clients)
+            .listen(address, Protocol::Rpc, Audience::Clients, Door::Plain)
             .map_err(|error| ServerError::Listen {
                 address,
                 what: "clients",
@@ -177,6 +185,7 @@ impl Process<'_> {
             events,
             reporter,
             started_with: self.reactor_options(),
+            security: self.security.clone(),
         });
         self.spawn(format!("shard-{index}"), reactor, driver)
     }
@@ -293,8 +302,9 @@ impl Process<'_> {
             PEER_PORT_OFFSET,
         )?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
+        let door = self.security.door(Admits::Members);
         let (listener, bound) = reactor
-            .listen(address, Protocol::Rpc, Audience::Peers)
+            .listen(address, Protocol::Rpc, Audience::Peers, door)
             .map_err(|error| ServerError::Listen {
                 address,
                 what: "other servers",
@@ -307,15 +317,20 @@ impl Process<'_> {
             bound,
             index,
         )?;
-        Ok((listener, bound, locator))
+        let offer = match self.security.offers() {
+            true => ",tls=offered",
+            false => "",
+        };
+        Ok((listener, bound, locator + offer))
     }
 
     /// Opens this shard's lane of every port for datagrams.
     fn open_ports(&self, index: u16, reactor: &mut Reactor) -> Result<Fast, ServerError> {
         let mut fast = Fast::default();
+        // Datagrams are not protected yet.
         let serves = match self.settings.backup {
-            Some(_) => Serves::PeersToo,
-            None => Serves::Clients,
+            Some(_) if self.security.allows_plain() => Serves::PeersToo,
+            _ => Serves::Clients,
         };
         for lane in self.ports.lanes(index, serves)? {
             let mut listeners = Vec::new();

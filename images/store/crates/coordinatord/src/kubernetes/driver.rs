@@ -10,7 +10,7 @@ use coordinator::leader::{self, Leader, LeaderEffect, News};
 use coordinator::state::objects::{Ending, ObjectResponse, Request, RequestId};
 use daemon::logging::{report, set_log_level};
 use daemon::runtime::{PollingFailed, end_process};
-use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
+use net::{Audience, CloseReason, Counters, Door, Handler, Io, Protocol, Reactor};
 use prost::Message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -88,6 +88,7 @@ pub fn run(
     settings: leader::Settings,
     channels: Channels,
     listeners: Listeners,
+    for_members: Door,
 ) -> Result<(), LeadError> {
     let Channels {
         events,
@@ -115,8 +116,8 @@ pub fn run(
     if !leads.map_err(PollingFailed)? {
         return Ok(());
     }
-    let mut listen = |address: SocketAddrV4, protocol, audience, what| {
-        let listener = reactor.listen(address, protocol, audience);
+    let mut listen = |address: SocketAddrV4, protocol, (audience, door), what| {
+        let listener = reactor.listen(address, protocol, audience, door);
         listener.map_err(|error| ListenError {
             address,
             what,
@@ -126,13 +127,13 @@ pub fn run(
     let (number, client) = listen(
         listeners.client,
         Protocol::Rpc,
-        Audience::Clients,
+        (Audience::Clients, Door::Plain),
         "clients",
     )?;
     let (_, member) = listen(
         listeners.member,
         Protocol::Member,
-        Audience::Peers,
+        (Audience::Peers, for_members),
         "members",
     )?;
     driver.client_listener = Some(number);

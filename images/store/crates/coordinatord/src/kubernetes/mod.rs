@@ -21,6 +21,7 @@ use coordinator::leader;
 use coordinator::state::objects::{Request, RequestId, Settings, Tuning};
 use net::{Reactor, Remote};
 use thiserror::Error;
+use tls::Admits;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use wire::locator::Locator;
@@ -32,6 +33,7 @@ use daemon::http;
 use daemon::mailbox::Mailbox;
 use daemon::random::random_u64;
 use daemon::runtime::{Loop, end_process, run_until_signal};
+use daemon::security::Security;
 use driver::{Channels, EXIT_DEPOSED, Event, Listeners};
 use election::{Election, News, Timing};
 use endpoints::{Endpoints, LeaderAddress};
@@ -182,7 +184,11 @@ fn literal_address(locator: &str) -> Option<Ipv4Addr> {
 }
 
 /// Runs until a signal ends it, or somebody else leads.
-pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> {
+pub fn run(
+    options: &Options,
+    security: Security,
+    reactor: Reactor,
+) -> Result<(), CoordinatorError> {
     let plan = plan(options)?;
     tokio_runtime()?.block_on(async {
         let namespace = options.kubernetes.namespace.as_deref();
@@ -190,6 +196,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> 
         let (client, namespace) = connected.map_err(KubernetesError::from)?;
         let base = client_base(&options.locator, plan.listeners.client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
+        let admin_door = security.door(Admits::Operators);
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
         let (admin_address, http_address) = (bound(&admin)?, bound(&http)?);
 
@@ -207,8 +214,10 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> 
             serving: serving_out,
         };
         let (settings, listeners) = (plan.settings, plan.listeners);
+        let door = security.door(Admits::Members);
+        tokio::spawn(security.stay_fresh());
         let thread = Loop::spawn_with("coordinator".to_owned(), remote.clone(), move || {
-            Ok(driver::run(reactor, settings, channels, listeners)?)
+            Ok(driver::run(reactor, settings, channels, listeners, door)?)
         })?;
 
         let name = &plan.state_name;
@@ -253,7 +262,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), CoordinatorError> 
             tokio::select! {
                 result = async { tokio::try_join!(
                     async { Ok(http::serve(http, probe, stop.clone().wait()).await?) },
-                    async { Ok(admin::serve(admin, mailbox, Some(seen.clone()), stop.clone().wait()).await?) },
+                    async { Ok(admin::serve((admin, admin_door), mailbox, Some(seen.clone()), stop.clone().wait()).await?) },
                 ) } => result.map(drop).map_err(|error: CoordinatorError| error),
                 () = candidate.run() => Ok(()),
                 () = carry_out(requests, Arc::clone(&objects), to_driver) => Ok(()),
