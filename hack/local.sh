@@ -6,6 +6,7 @@
 #   RCBOX_LOCAL_PORT=11100   the coordinator's client port; server i takes port + 1000 i
 #   RCBOX_LOCAL_SERVERS=3    how many servers (1 to 9)
 #   RCBOX_LOCAL_MEMORY=500   megabytes each
+#   RCBOX_LOCAL_TLS=1        servers, coordinator and administrators show each other certificates, which are made anew
 # Build the programs first: make store
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -18,6 +19,8 @@ PROGRAMS=$ROOT/images/store/target/release
 LOCAL=$LOGS/local
 LOCATOR=tcp:host=127.0.0.1,port=$PORT
 PIDS=()
+TLS=${RCBOX_LOCAL_TLS:-}
+CERTIFICATES=$LOCAL/certificates
 
 # The programs' other ports are at fixed distances from their client port.
 COORDINATOR_PORTS=(0 100 200 300)
@@ -76,19 +79,40 @@ mkdir -p "$LOCAL"
 trap stop_all EXIT
 trap 'echo; exit 0' INT TERM
 
-start coordinator "$PORT" "$PROGRAMS/coordinator" -C "$LOCATOR"
+# tls ROLE: the options of whoever has this role.
+tls() { [[ -z $TLS ]] || printf '%s\n' --tls "$CERTIFICATES/$1"; }
+
+make_certificates() {
+	local i roles=(coordinator operator)
+	for ((i = 1; i <= SERVERS; i++)); do
+		roles+=("member/server-$i")
+	done
+	rm -rf "$CERTIFICATES"
+	"$PROGRAMS/rcbox" certificates "$CERTIFICATES" --days 7 "${roles[@]}" >"$LOCAL/certificates.log"
+}
+
+protection="nothing is encrypted, and whoever reaches a port is let in (RCBOX_LOCAL_TLS=1 make local)"
+if [[ -n $TLS ]]; then
+	make_certificates
+	protection="servers, coordinator and administration speak TLS; clients' ports are open to whoever reaches them"
+	export RCBOX_TLS=$CERTIFICATES/operator
+fi
+mapfile -t more < <(tls coordinator)
+start coordinator "$PORT" "$PROGRAMS/coordinator" -C "$LOCATOR" "${more[@]}"
 for ((i = 1; i <= SERVERS; i++)); do
 	server_port=$((PORT + 1000 * i))
-	start "server-$i" $server_port "$PROGRAMS/server" -C "$LOCATOR" -L "tcp:host=127.0.0.1,port=$server_port" -t "$MEMORY"
+	mapfile -t more < <(tls "member/server-$i")
+	start "server-$i" $server_port "$PROGRAMS/server" -C "$LOCATOR" -L "tcp:host=127.0.0.1,port=$server_port" -t "$MEMORY" --member "server-$i" "${more[@]}"
 done
 
 cat <<TEXT
 A store with $SERVERS servers runs here; objects live in memory only and are gone when it ends.
 
   locator   $LOCATOR
-  try       ${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR status
+  try       ${RCBOX_TLS:+RCBOX_TLS=${RCBOX_TLS#"$PWD"/} }${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR status
             ${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR              (a prompt: help, create-table, put, get ...)
             ${PROGRAMS#"$PWD"/}/clusterperf -C $LOCATOR --numClients 1 basic
+  ports     $protection
   logs      ${LOCAL#"$PWD"/}/
 
 Ctrl-C ends it.

@@ -1,6 +1,9 @@
 //! Calls of the coordinator's admin API.
 
-use std::time::Duration;
+mod connecting;
+
+use std::path::Path;
+use std::sync::Arc;
 
 use admin::admin_client::AdminClient;
 use admin::{
@@ -14,12 +17,27 @@ use admin::{
 use net::Address;
 use program::locators::{AddressError, coordinators};
 use program::{NoRuntime, tokio_runtime};
+use tls::{ChannelError, CredentialsError, Guard};
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
-/// How long the admin API has to be reached, and to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-const TIMEOUT: Duration = Duration::from_secs(5);
+use connecting::ConnectError;
+
+/// A store's coordinators, and what they are shown.
+#[derive(Clone)]
+pub struct Coordinator {
+    pub locators: String,
+    /// Nothing, if their ports are open.
+    guard: Option<Arc<Guard>>,
+}
+
+impl Coordinator {
+    /// With the certificate in a folder, if one is named.
+    pub fn new(locators: String, folder: Option<&Path>) -> Result<Coordinator, CredentialsError> {
+        let guard = folder.map(Guard::open).transpose()?.map(Arc::new);
+        Ok(Coordinator { locators, guard })
+    }
+}
 
 /// Why the admin API has not done what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -31,21 +49,55 @@ pub enum AdminApiError {
     /// In the coordinator's words.
     #[error("{0}")]
     Refused(String),
-    #[error(
-        "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
-         port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
-        list(.0)
-    )]
+    #[error("the coordinator's admin API does not answer ({}){}", list(.0), advice(.0))]
     NoAnswer(Vec<(Address, Problem)>),
 }
 
 /// What one of several coordinators has said, or not.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    #[error("{}", chain(.0))]
-    NotReached(#[from] tonic::transport::Error),
+    #[error(transparent)]
+    NotReached(#[from] ConnectError),
     #[error("{}", .0.message())]
     Said(#[from] tonic::Status),
+    #[error(
+        "it asks for a certificate: give the folder of one of rcbox://NAMESPACE/STORE/operator with --tls"
+    )]
+    WantsCertificate,
+    #[error("{0}")]
+    Tls(ChannelError),
+}
+
+impl Problem {
+    /// What this comes from, where a connection's protection is the reason.
+    async fn explained(self, address: &Address, guard: Option<&Arc<Guard>>) -> Problem {
+        match guard {
+            Some(guard) => match connecting::refusal(address, guard).await {
+                Some(error) => Problem::Tls(error),
+                None => self,
+            },
+            None if connecting::is_encrypted(address).await => Problem::WantsCertificate,
+            None => self,
+        }
+    }
+
+    fn is_of_protection(&self) -> bool {
+        matches!(self, Problem::Tls(_) | Problem::WantsCertificate)
+    }
+}
+
+/// What else to look at.
+fn advice(problems: &[(Address, Problem)]) -> &'static str {
+    match problems
+        .iter()
+        .all(|(_, problem)| problem.is_of_protection())
+    {
+        true => "",
+        false => {
+            "; is the coordinator running, and is its admin port the client port + 200? (else add adminPort= to the locator; under Kubernetes \
+             give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)"
+        }
+    }
 }
 
 fn list(problems: &[(Address, Problem)]) -> String {
@@ -56,21 +108,16 @@ fn list(problems: &[(Address, Problem)]) -> String {
 
 /// Asks the first coordinator of the list whose admin API answers.
 fn call<A>(
-    locators: &str,
+    coordinator: &Coordinator,
     call: impl AsyncFn(&mut AdminClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
 ) -> Result<A, AdminApiError> {
-    let coordinators = coordinators(locators)?;
+    let coordinators = coordinators(&coordinator.locators)?;
     tokio_runtime()?.block_on(async {
         let mut problems = Vec::new();
-        for coordinator in &coordinators {
-            let address = &coordinator.admin;
+        for one in &coordinators {
+            let address = &one.admin;
             let answer = async {
-                let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
-                let channel = endpoint
-                    .connect_timeout(CONNECT_TIMEOUT)
-                    .timeout(TIMEOUT)
-                    .connect()
-                    .await?;
+                let channel = connecting::connect(address, coordinator.guard.as_ref()).await?;
                 Ok(call(&mut AdminClient::new(channel)).await?.into_inner())
             };
             match answer.await {
@@ -78,7 +125,10 @@ fn call<A>(
                 Err(Problem::Said(status)) if is_refusal(&status) => {
                     return Err(AdminApiError::Refused(status.message().to_owned()));
                 }
-                Err(problem) => problems.push((address.clone(), problem)),
+                Err(problem) => {
+                    let problem = problem.explained(address, coordinator.guard.as_ref());
+                    problems.push((address.clone(), problem.await));
+                }
             }
         }
         Err(AdminApiError::NoAnswer(problems))
@@ -99,19 +149,8 @@ fn is_refusal(status: &tonic::Status) -> bool {
     )
 }
 
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 /// The store as its coordinator sees it.
-pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, AdminApiError> {
+pub fn status(coordinator: &Coordinator) -> Result<GetClusterStatusResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.get_cluster_status(GetClusterStatusRequest {}).await
     })
@@ -119,7 +158,7 @@ pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, AdminApiErr
 
 /// Gives up what a recovery misses.
 pub fn accept_loss(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &AcceptLossRequest,
 ) -> Result<AcceptLossResponse, AdminApiError> {
     call(coordinator, async |client| {
@@ -129,7 +168,7 @@ pub fn accept_loss(
 
 /// Takes a member out of the store.
 pub fn remove_member(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &RemoveMemberRequest,
 ) -> Result<(), AdminApiError> {
     call(coordinator, async |client| {
@@ -140,7 +179,7 @@ pub fn remove_member(
 
 /// Puts the newest format in force.
 pub fn finalize_upgrade(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: FinalizeUpgradeRequest,
 ) -> Result<FinalizeUpgradeResponse, AdminApiError> {
     call(coordinator, async |client| {
@@ -150,7 +189,7 @@ pub fn finalize_upgrade(
 
 /// Changes what can be changed while the store runs.
 pub fn set_settings(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: SetSettingsRequest,
 ) -> Result<Settings, AdminApiError> {
     let set = call(coordinator, async |client| {
@@ -160,7 +199,7 @@ pub fn set_settings(
 }
 
 /// A member is to leave the store.
-pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, AdminApiError> {
+pub fn drain_member(coordinator: &Coordinator, name: &str) -> Result<Draining, AdminApiError> {
     let request = DrainMemberRequest {
         name: name.to_owned(),
         expected_cluster_id: 0,
@@ -172,7 +211,7 @@ pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, AdminApiE
 }
 
 /// A member stays after all.
-pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), AdminApiError> {
+pub fn undrain_member(coordinator: &Coordinator, name: &str) -> Result<(), AdminApiError> {
     let request = UndrainMemberRequest {
         name: name.to_owned(),
         expected_cluster_id: 0,
@@ -185,7 +224,7 @@ pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), AdminApiError
 
 /// Begins to move a tablet.
 pub fn migrate_tablet(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &MigrateTabletRequest,
 ) -> Result<MigrateTabletResponse, AdminApiError> {
     call(coordinator, async |client| {
@@ -195,7 +234,7 @@ pub fn migrate_tablet(
 
 /// Splits a table at even distances.
 pub fn split_table(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &SplitTableRequest,
 ) -> Result<SplitTableResponse, AdminApiError> {
     call(coordinator, async |client| {
@@ -205,7 +244,7 @@ pub fn split_table(
 
 /// Ends a migration.
 pub fn give_up_migration(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &GiveUpMigrationRequest,
 ) -> Result<(), AdminApiError> {
     call(coordinator, async |client| {
@@ -215,7 +254,10 @@ pub fn give_up_migration(
 }
 
 /// A store that is made again does without these members' volumes.
-pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), AdminApiError> {
+pub fn give_up_volumes(
+    coordinator: &Coordinator,
+    members: Vec<String>,
+) -> Result<(), AdminApiError> {
     let request = GiveUpVolumesRequest {
         members,
         expected_cluster_id: 0,
@@ -227,7 +269,7 @@ pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), Ad
 }
 
 /// What has happened to the store lately.
-pub fn events(coordinator: &str) -> Result<ListEventsResponse, AdminApiError> {
+pub fn events(coordinator: &Coordinator) -> Result<ListEventsResponse, AdminApiError> {
     call(coordinator, async |client| {
         client.list_events(ListEventsRequest {}).await
     })
@@ -235,7 +277,7 @@ pub fn events(coordinator: &str) -> Result<ListEventsResponse, AdminApiError> {
 
 /// What servers have done last.
 pub fn time_trace(
-    coordinator: &str,
+    coordinator: &Coordinator,
     request: &GetTimeTraceRequest,
 ) -> Result<GetTimeTraceResponse, AdminApiError> {
     call(coordinator, async |client| {
@@ -244,7 +286,7 @@ pub fn time_trace(
 }
 
 /// All tables, page by page.
-pub fn tables(coordinator: &str) -> Result<Vec<Table>, AdminApiError> {
+pub fn tables(coordinator: &Coordinator) -> Result<Vec<Table>, AdminApiError> {
     let mut tables = Vec::new();
     let mut after_table_id = 0;
     loop {

@@ -1,7 +1,9 @@
 //! The command line: what can be asked for.
 
 mod objects;
+mod values;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use base::ids::ServerId;
@@ -9,7 +11,10 @@ use clap::{ArgGroup, Parser, Subcommand};
 use clap_complete::Shell;
 use program::version;
 
+pub use crate::certificates::Certificates;
 pub use objects::{Get, Incr, Put, Rm, Scan, Watch, if_version};
+pub use values::server_id;
+use values::{key_hash, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +45,9 @@ pub struct Options {
         global = true
     )]
     pub coordinator: Option<String>,
+    /// Folder with a certificate of the store's operator, for a store whose admin API asks for one: `rcbox certificates FOLDER operator`
+    #[arg(long, env = "RCBOX_TLS", value_name = "FOLDER", global = true)]
+    pub tls: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
@@ -66,12 +74,11 @@ Examples:
   printf 'use fruit\\nput apple green\\nget apple\\n' | rcbox shell")]
     Shell,
     /// Writes a completion script for a shell to standard output
-    #[command(after_help = "\
-Examples:
-  rcbox completion bash > ~/.local/share/bash-completion/completions/rcbox
-  rcbox completion zsh > ~/.zfunc/_rcbox         with ~/.zfunc in fpath, before compinit
-  rcbox completion fish > ~/.config/fish/completions/rcbox.fish")]
+    #[command(after_help = crate::complete::SCRIPTS)]
     Completion { shell: Shell },
+    /// Makes certificates for the processes of a store that Kubernetes does not run
+    #[command(after_help = crate::certificates::HELP)]
+    Certificates(Certificates),
 }
 
 /// Commands of the prompt; of words with spaces, quotes make one, as in a shell
@@ -479,43 +486,6 @@ Examples:
 }
 
 /// A time in seconds, from 1 ms to a day.
-/// A text that is none of what is expected; the command line parser says which.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ArgumentError {
-    #[error("give a number of seconds from 0.001 to 86400")]
-    Seconds,
-    #[error("give the id of a server as it is shown, such as 3.0")]
-    ServerId,
-    #[error("give a number of 64 bits, decimal or hexadecimal with 0x")]
-    KeyHash,
-}
-
-fn seconds(text: &str) -> Result<Duration, ArgumentError> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => {
-            Ok(Duration::from_secs_f64(seconds))
-        }
-        _ => Err(ArgumentError::Seconds),
-    }
-}
-
-/// An id as it is shown, such as 3.1.
-pub fn server_id(text: &str) -> Result<ServerId, ArgumentError> {
-    let parts = text.split_once('.');
-    let parsed = parts.and_then(|(index, generation)| {
-        Some(ServerId::new(index.parse().ok()?, generation.parse().ok()?))
-    });
-    parsed.ok_or(ArgumentError::ServerId)
-}
-
-fn key_hash(text: &str) -> Result<u64, ArgumentError> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    }
-    .map_err(|_| ArgumentError::KeyHash)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,16 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::{Context, Helper};
 use rustyline::{highlight::Highlighter, hint::Hinter, validate::Validator};
 
-use super::admin_api;
+use super::admin_api::{self, Coordinator};
 use super::args::Line;
 use super::notation::is_shown;
+
+/// How shells get completion of their own.
+pub const SCRIPTS: &str = "\
+Examples:
+  rcbox completion bash > ~/.local/share/bash-completion/completions/rcbox
+  rcbox completion zsh > ~/.zfunc/_rcbox         with ~/.zfunc in fpath, before compinit
+  rcbox completion fish > ~/.config/fish/completions/rcbox.fish";
 
 /// Names of tables are asked for again after this long.
 const TABLES_AGE: Duration = Duration::from_secs(3);
@@ -30,16 +37,16 @@ const TABLE_FIRST: [&str; 9] = [
 
 /// Knows what may come next.
 pub struct Completions {
-    coordinator: String,
+    coordinator: Coordinator,
     /// A table was chosen, so that the first argument is mostly a key.
     pub table_in_use: bool,
     tables: RefCell<Option<(Instant, Vec<String>)>>,
 }
 
 impl Completions {
-    pub fn new(coordinator: &str) -> Completions {
+    pub fn new(coordinator: &Coordinator) -> Completions {
         Completions {
-            coordinator: coordinator.to_owned(),
+            coordinator: coordinator.clone(),
             table_in_use: false,
             tables: RefCell::new(None),
         }

@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod args;
+mod certificates;
 mod complete;
 mod drain;
 mod events;
@@ -25,13 +26,14 @@ mod upgrade;
 mod watch;
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use program::{EXIT_USAGE, NoRuntime};
 
-use admin_api::AdminApiError;
+use admin_api::{AdminApiError, Coordinator};
 use args::{Command, Member, Options, ProgramCommand, Rebuild, Recovery, Upgrade};
 use notation::NotationError;
 use out::{Out, Stop};
@@ -85,9 +87,12 @@ fn start(options: Options) -> Result<(), Failure> {
     let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     match options.command {
         Some(ProgramCommand::Completion { shell }) => completion(shell),
+        Some(ProgramCommand::Certificates(wanted)) => {
+            certificates::run(&wanted, &mut Out::new(options.json, Stop::default()))
+        }
         Some(ProgramCommand::Store(command)) => {
             let mut session = Session::new(Settings {
-                coordinator: coordinator(options.coordinator)?,
+                coordinator: coordinator(options.coordinator, options.tls.as_deref())?,
                 timeout: options.timeout,
                 program: "rcbox ",
                 input: true,
@@ -108,7 +113,7 @@ fn start(options: Options) -> Result<(), Failure> {
             .exit(),
         Some(ProgramCommand::Shell) | None => {
             let settings = Settings {
-                coordinator: coordinator(options.coordinator)?,
+                coordinator: coordinator(options.coordinator, options.tls.as_deref())?,
                 timeout: options.timeout,
                 program: "",
                 input: false,
@@ -118,11 +123,17 @@ fn start(options: Options) -> Result<(), Failure> {
     }
 }
 
-fn coordinator(given: Option<String>) -> Result<String, Failure> {
-    given.ok_or_else(|| {
+fn coordinator(given: Option<String>, tls: Option<&Path>) -> Result<Coordinator, Failure> {
+    let locators = given.ok_or_else(|| {
         Failure::Because(
             "which store? Give the coordinator's locator with -C tcp:host=HOST,port=PORT or in RCBOX_COORDINATOR".to_owned(),
         )
+    })?;
+    Coordinator::new(locators, tls).map_err(|error| {
+        Failure::Because(format!(
+            "--tls {}: {error}",
+            tls.unwrap_or(Path::new("")).display()
+        ))
     })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use admin::GetTimeTraceRequest;
 use client::{Cluster, Error, Options, Status};
 
+use super::admin_api::Coordinator;
 use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
@@ -16,7 +17,7 @@ use super::{
 /// Which store, and how it is talked to.
 #[derive(Clone)]
 pub struct Settings {
-    pub coordinator: String,
+    pub coordinator: Coordinator,
     pub timeout: Duration,
     /// What stands before a command in an advice: `rcbox `, or nothing in a prompt.
     pub program: &'static str,
@@ -48,7 +49,7 @@ impl Session {
                     timeout: self.settings.timeout,
                     ..Options::default()
                 };
-                Cluster::with_options(&self.settings.coordinator, options)
+                Cluster::with_options(&self.settings.coordinator.locators, options)
                     .map_err(|error| Failure::Because(error.to_string()))?
             }
         };

@@ -19,6 +19,7 @@ mod migration;
 mod programs;
 mod prompt;
 mod replication;
+mod security;
 mod splits;
 mod state;
 mod trace;

@@ -150,6 +150,8 @@ pub struct Coordinator {
     pub client: SocketAddrV4,
     pub member: SocketAddrV4,
     pub admin: SocketAddrV4,
+    /// The folder of the operator's certificate, for an admin API that asks for one.
+    pub operator: Option<String>,
     pub http: SocketAddrV4,
     /// With the ports that cannot be derived.
     pub locator: String,
@@ -170,6 +172,7 @@ impl Coordinator {
             client: address("client"),
             member: address("member"),
             admin: address("admin"),
+            operator: None,
             http: address("http"),
             locator: line["locator"].as_str().unwrap().to_owned(),
             process,
@@ -198,13 +201,17 @@ impl Coordinator {
     }
 
     pub fn status(&self) -> Value {
-        let output = rcbox(&self.locator, &["--json", "status"], b"");
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        self.json("status")
     }
 
     pub fn tables(&self) -> Value {
-        let output = rcbox(&self.locator, &["--json", "tables"], b"");
+        self.json("tables")
+    }
+
+    fn json(&self, command: &str) -> Value {
+        let mut arguments = vec!["--json", command];
+        arguments.extend(self.operator.iter().flat_map(|folder| ["--tls", folder]));
+        let output = rcbox(&self.locator, &arguments, b"");
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
