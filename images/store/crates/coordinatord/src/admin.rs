@@ -60,13 +60,14 @@ pub async fn serve(
         standing,
         streams: Streams::default(),
     };
+    let connections = secured(Guarded::new(listener), door).map_err(AdminError::NoThread)?;
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(SILENCE / 3))
         .http2_keepalive_timeout(Some(SILENCE / 3))
         .concurrency_limit_per_connection(MAX_CALLS)
         .add_service(health)
         .add_service(AdminServer::new(service))
-        .serve_with_incoming_shutdown(secured(Guarded::new(listener), door), stop)
+        .serve_with_incoming_shutdown(connections, stop)
         .await
         .map_err(AdminError::Serve)
 }

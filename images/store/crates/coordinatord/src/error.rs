@@ -80,6 +80,8 @@ pub enum AdminError {
     NotIpv4(SocketAddr),
     #[error("a listener does not know its address: {0}")]
     NoAddress(#[source] io::Error),
+    #[error("cannot start a thread for handshakes: {0}")]
+    NoThread(#[source] io::Error),
     #[error("admin API: {0}")]
     Serve(#[source] tonic::transport::Error),
 }

@@ -25,7 +25,7 @@ use daemon::logging::Logging;
 use daemon::mailbox::Mailbox;
 use daemon::random::{NoRandom, random_u64};
 use daemon::runtime::{Loop, raise_file_limit, run_until_signal};
-use daemon::security::{Security, SecurityOptions};
+use daemon::security::{Own, Security, SecurityOptions};
 use daemon::{container, http};
 use net::{Audience, Door, Limits, Options as ReactorOptions, Protocol, Reactor, Remote};
 use program::locators::{
@@ -198,8 +198,7 @@ fn run(options: &Options) -> Result<(), CoordinatorError> {
         },
     })
     .map_err(CoordinatorError::Poll)?;
-    let security = Security::open(&options.security)?;
-    security.announce();
+    let security = Security::open(&options.security, &Own::Coordinator)?;
     match &options.state {
         StatePlace::Kubernetes => kubernetes::run(options, security, reactor),
         StatePlace::Memory => run_alone(options, None, security, reactor),
@@ -255,6 +254,7 @@ fn run_alone(
             driver::Driver::finish,
         )?];
         let probe = Arc::new(Probe::new(mailbox.clone(), None));
+        security.announce();
         tokio::spawn(security.stay_fresh());
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(

@@ -42,18 +42,10 @@ struct Open {
 }
 
 /// A connection; reads and writes fail once nothing has moved for [`SILENCE`].
-pub struct Connection {
-    stream: Pin<Box<TimeoutStream<TcpStream>>>,
+pub struct Connection<S = TcpStream> {
+    stream: Pin<Box<TimeoutStream<S>>>,
     start: Instant,
     open: Arc<Open>,
-}
-
-impl Connection {
-    /// What comes next, which stays there.
-    pub(crate) async fn peek(&self, space: &mut [u8]) -> io::Result<usize> {
-        let stream: &TimeoutStream<TcpStream> = &self.stream;
-        stream.get_ref().peek(space).await
-    }
 }
 
 impl Guarded {
@@ -66,43 +58,61 @@ impl Guarded {
         }
     }
 
-    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<(Connection, SocketAddr)> {
+    /// A connection that is not counted before it is guarded.
+    pub(crate) async fn stream(&mut self) -> (TcpStream, SocketAddr) {
+        std::future::poll_fn(|context| self.poll_stream(context)).await
+    }
+
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<(TcpStream, SocketAddr)> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
             }
-            let (stream, peer) = match ready!(self.listener.poll_accept(context)) {
-                Ok(accepted) => accepted,
+            match ready!(self.listener.poll_accept(context)) {
+                Ok((stream, peer)) => match stream.set_nodelay(true) {
+                    Ok(()) => return Poll::Ready((stream, peer)),
+                    Err(error) => tracing::debug!(%peer, "cannot serve a connection: {error}"),
+                },
                 Err(error) => {
                     tracing::debug!("cannot accept a connection: {error}");
                     self.pause = Some(Box::pin(sleep(PAUSE)));
-                    continue;
                 }
-            };
-            match self.guard(stream) {
-                Ok(connection) => return Poll::Ready((connection, peer)),
+            }
+        }
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<(Connection, SocketAddr)> {
+        loop {
+            let (stream, peer) = ready!(self.poll_stream(context));
+            let socket = stream.as_fd().try_clone_to_owned();
+            match socket {
+                Ok(socket) => return Poll::Ready((self.guard(socket, stream), peer)),
                 Err(error) => tracing::debug!(%peer, "cannot serve a connection: {error}"),
             }
         }
     }
 
-    fn guard(&mut self, stream: TcpStream) -> io::Result<Connection> {
-        stream.set_nodelay(true)?;
+    /// Counts a connection among those that are open; `socket` is its socket once more.
+    pub(crate) fn guard<S: AsyncRead + AsyncWrite>(
+        &mut self,
+        socket: OwnedFd,
+        stream: S,
+    ) -> Connection<S> {
         self.make_room();
         let open = Arc::new(Open {
-            socket: stream.as_fd().try_clone_to_owned()?,
+            socket,
             heard_at_ms: AtomicU64::new(millis_since(self.start)),
         });
         self.open.push(Arc::downgrade(&open));
         let mut stream = TimeoutStream::new(stream);
         stream.set_read_timeout(Some(SILENCE));
         stream.set_write_timeout(Some(SILENCE));
-        Ok(Connection {
+        Connection {
             stream: Box::pin(stream),
             start: self.start,
             open,
-        })
+        }
     }
 
     fn make_room(&mut self) {
@@ -155,7 +165,7 @@ impl Connected for Connection {
     fn connect_info(&self) {}
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + AsyncWrite> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -168,7 +178,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncRead + AsyncWrite> AsyncWrite for Connection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

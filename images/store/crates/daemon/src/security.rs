@@ -1,12 +1,13 @@
 //! How a program's connections with others of its store are protected.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use net::{Door, Secure};
-use tls::{Admits, CredentialsError, Guard};
+use tls::{Admits, CredentialsError, Guard, Role};
 
 /// How often the files are looked at. A certificate is renewed days before it ends.
 const LOOK: Duration = Duration::from_secs(10);
@@ -51,6 +52,30 @@ pub enum SecurityError {
         folder: PathBuf,
         error: CredentialsError,
     },
+    #[error("--tls {}: the certificate is that of {found}, and this process is {wanted}", folder.display())]
+    OtherRole {
+        folder: PathBuf,
+        found: String,
+        wanted: String,
+    },
+}
+
+/// What this process is, as its other options say.
+#[derive(Clone, Copy, Debug)]
+pub enum Own<'a> {
+    Coordinator,
+    /// The member of this name, or of whichever name the certificate has.
+    Member(Option<&'a str>),
+}
+
+impl fmt::Display for Own<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Own::Coordinator => f.write_str("a coordinator"),
+            Own::Member(Some(name)) => write!(f, "the member {name:?} (--member)"),
+            Own::Member(None) => f.write_str("a member"),
+        }
+    }
 }
 
 /// What the options say, with the certificates that were found.
@@ -65,12 +90,9 @@ enum Kind {
 }
 
 impl Security {
-    pub fn open(options: &SecurityOptions) -> Result<Security, SecurityError> {
+    pub fn open(options: &SecurityOptions, own: &Own<'_>) -> Result<Security, SecurityError> {
         let guard = match &options.tls {
-            Some(folder) => Some(Arc::new(Guard::open(folder).map_err(|error| {
-                let folder = folder.clone();
-                SecurityError::Credentials { folder, error }
-            })?)),
+            Some(folder) => Some(Arc::new(open_guard(folder, own)?)),
             None => None,
         };
         Ok(Security(match (options.security, guard) {
@@ -80,6 +102,19 @@ impl Security {
             (Some(Mode::Mixed), None) => return Err(SecurityError::NoFolder("mixed")),
             (Some(Mode::Required), None) => return Err(SecurityError::NoFolder("required")),
         }))
+    }
+
+    /// Whom this process's certificate names, if it is a member.
+    pub fn member(&self) -> Option<String> {
+        match &self.0 {
+            Kind::Plain => None,
+            Kind::Mixed(guard) | Kind::Required(guard) => {
+                match &guard.credentials().identity().role {
+                    Role::Member(name) => Some(name.clone()),
+                    _ => None,
+                }
+            }
+        }
     }
 
     /// For a listener.
@@ -122,7 +157,16 @@ impl Security {
             Kind::Required(guard) => (guard, "required"),
         };
         let credentials = guard.credentials();
-        tracing::info!(identity = %credentials.identity(), security = mode, "connections between members are encrypted");
+        let identity = credentials.identity();
+        match self.allows_plain() {
+            true => tracing::info!(
+                %identity, security = mode,
+                "connections between members are encrypted where both sides can, and whoever reaches their ports is let in (see --security)"
+            ),
+            false => {
+                tracing::info!(%identity, security = mode, "connections between members are encrypted")
+            }
+        }
     }
 
     /// Takes new files when there are any. Never ends.
@@ -146,6 +190,27 @@ impl Security {
             }
             complaint = trouble;
         }
+    }
+}
+
+fn open_guard(folder: &Path, own: &Own<'_>) -> Result<Guard, SecurityError> {
+    let guard = Guard::open(folder).map_err(|error| SecurityError::Credentials {
+        folder: folder.to_owned(),
+        error,
+    })?;
+    let found = guard.credentials().identity().clone();
+    let is_own = match (&found.role, own) {
+        (Role::Coordinator, Own::Coordinator) => true,
+        (Role::Member(name), Own::Member(wanted)) => wanted.is_none_or(|wanted| wanted == name),
+        _ => false,
+    };
+    match is_own {
+        true => Ok(guard),
+        false => Err(SecurityError::OtherRole {
+            folder: folder.to_owned(),
+            found: found.to_string(),
+            wanted: own.to_string(),
+        }),
     }
 }
 
@@ -176,7 +241,7 @@ mod tests {
 
     fn open(tls: Option<PathBuf>, security: Option<Mode>) -> Result<Security, String> {
         let options = SecurityOptions { tls, security };
-        Security::open(&options).map_err(|error| error.to_string())
+        Security::open(&options, &Own::Coordinator).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -211,5 +276,38 @@ mod tests {
         assert!(text.contains("--tls"), "{text}");
         let text = open(Some("/nowhere".into()), None).err().unwrap();
         assert!(text.contains("/nowhere/ca.crt"), "{text}");
+    }
+
+    #[test]
+    fn a_process_has_a_certificate_of_its_own() {
+        let authority = Authority::new("one");
+        let open = |uri: &str, own: Own<'_>| {
+            let folder = authority.folder(uri);
+            let options = SecurityOptions {
+                tls: Some(folder.path().to_owned()),
+                security: None,
+            };
+            let opened = Security::open(&options, &own);
+            opened.map_err(|error| error.to_string())
+        };
+        let coordinator = "rcbox://default/box/coordinator";
+        let member = "rcbox://default/box/member/m1";
+        assert_eq!(open(coordinator, Own::Coordinator).unwrap().member(), None);
+        for name in [Some("m1"), None] {
+            let security = open(member, Own::Member(name)).unwrap();
+            assert_eq!(security.member().as_deref(), Some("m1"));
+        }
+        for (uri, own, reason) in [
+            (member, Own::Coordinator, "this process is a coordinator"),
+            (
+                member,
+                Own::Member(Some("m0")),
+                "the member \"m0\" (--member)",
+            ),
+            (coordinator, Own::Member(None), "this process is a member"),
+        ] {
+            let text = open(uri, own).err().unwrap();
+            assert!(text.contains(uri) && text.contains(reason), "{text}");
+        }
     }
 }

@@ -293,8 +293,10 @@ impl Io {
     /// True if there was one.
     pub(crate) fn displace(&mut self, now: Time, newcomer: Origin) -> bool {
         let idle_timeout = self.limits.idle_timeout;
-        let is_idle =
-            |link: &SendHalf| link.output.is_empty() && now.since(link.heard) >= idle_timeout;
+        let is_idle = |link: &SendHalf| {
+            let sealed = link.stream.as_ref().map_or(0, Stream::pending_bytes);
+            link.output.is_empty() && sealed == 0 && now.since(link.heard) >= idle_timeout
+        };
         let mut slot = self.silent_for_longest(is_idle);
         if slot.is_none() {
             let all = self.limits.connections;

@@ -67,16 +67,13 @@ impl fmt::Display for HandshakeError {
                 "the other side has closed the connection; it may not speak TLS, or not want this side",
             ),
             HandshakeError::TimedOut => write!(f, "not done within {TIMEOUT:?}"),
-            HandshakeError::TooMany => write!(
-                f,
-                "{MOST} handshakes are under way, or a quarter of them with that address"
+            HandshakeError::TooMany => f.write_str(
+                "as many handshakes are under way as may be, or a quarter of them with that address",
             ),
         }
     }
 }
 
-/// At most so many are under way for one reactor, in the queue or begun.
-const MOST: usize = 1024;
 /// Whoever takes longer is not there.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// What is looked at to tell TLS from other protocols.
@@ -121,11 +118,14 @@ pub(crate) struct Handshakes {
     done: Arc<Mutex<Vec<Done>>>,
     /// Of each that is under way, from where it comes; nothing of those that this process has opened.
     under_way: BTreeMap<u64, Option<Ipv4Addr>>,
+    /// At most so many are under way, in the queue or begun.
+    most: usize,
 }
 
 impl Handshakes {
-    pub fn new(waker: Arc<Waker>) -> Handshakes {
+    pub fn new(waker: Arc<Waker>, most: usize) -> Handshakes {
         Handshakes {
+            most,
             waker,
             thread: None,
             done: Arc::default(),
@@ -153,9 +153,10 @@ impl Handshakes {
                 .count()
         };
         match from {
-            None => count(&|from| from.is_none()) < MOST,
+            None => count(&|from| from.is_none()) < self.most,
             Some(_) => {
-                count(&|from| from.is_some()) < MOST && count(&|other| *other == from) < MOST / 4
+                count(&|from| from.is_some()) < self.most
+                    && count(&|other| *other == from) < self.most.div_ceil(4)
             }
         }
     }
@@ -164,7 +165,7 @@ impl Handshakes {
         let thread = match &self.thread {
             Some(thread) => thread,
             None => {
-                let thread = start(Arc::clone(&self.waker), Arc::clone(&self.done));
+                let thread = start(Arc::clone(&self.waker), Arc::clone(&self.done), self.most);
                 self.thread.insert(thread.map_err(HandshakeError::Broken)?)
             }
         };
@@ -196,10 +197,10 @@ impl Drop for Handshakes {
     }
 }
 
-fn start(reactor: Arc<Waker>, done: Arc<Mutex<Vec<Done>>>) -> io::Result<Thread> {
+fn start(reactor: Arc<Waker>, done: Arc<Mutex<Vec<Done>>>, most: usize) -> io::Result<Thread> {
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-    let (jobs, queue) = sync_channel(2 * MOST);
+    let (jobs, queue) = sync_channel(2 * most);
     let worker = Worker {
         poll,
         queue,

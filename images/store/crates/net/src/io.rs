@@ -37,6 +37,8 @@ pub struct Limits {
     pub message_timeout: Duration,
     /// When all connections are in use, one that was silent for so long, and to which nothing is owed, makes room for another.
     pub idle_timeout: Duration,
+    /// Handshakes under way at one time that others have begun, a quarter of them with one address; and as many that this program has.
+    pub handshakes: usize,
     /// With more output than this waiting, nothing is read from a connection.
     pub throttle_bytes: usize,
     /// With more output than this waiting, a connection is closed.
@@ -51,6 +53,7 @@ impl Default for Limits {
             peer_buffer_bytes: 512 << 20,
             message_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(10),
+            handshakes: 1024,
             throttle_bytes: 4 << 20,
             output_bytes: 64 << 20,
         }
@@ -142,7 +145,7 @@ impl Io {
             counters: Counters::default(),
             registry,
             resolver: Resolver::new(Arc::clone(&waker)),
-            handshakes: Handshakes::new(waker),
+            handshakes: Handshakes::new(waker, limits.handshakes),
             next_expiry: Time::NEVER,
             accounts: Accounts::new(&limits),
             returned: Vec::new(),

@@ -1,16 +1,17 @@
 //! The reactor with encrypted connections, against clients that know no more of it than the protocol.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::time::Time;
 use rcbox_net::{
-    Address, Audience, CloseReason, Door, Handler, Io, Options, Protocol, Reactor, Remote, Secure,
+    Address, Audience, CloseReason, Door, Handler, Io, Limits, Options, Protocol, Reactor, Remote,
+    Secure,
 };
 use tempfile::TempDir;
 use test_certificates::{Authority, Span, USUAL, write};
@@ -76,7 +77,18 @@ struct Running {
 
 impl Running {
     fn start(door: Door, dials: Option<(Address, Secure)>) -> Running {
-        let mut reactor = Reactor::new(Options::default()).unwrap();
+        let running = Running::start_with(Limits::default(), door, dials);
+        running.remote.wake();
+        running
+    }
+
+    /// It dials when it is woken.
+    fn start_with(limits: Limits, door: Door, dials: Option<(Address, Secure)>) -> Running {
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        let mut reactor = Reactor::new(options).unwrap();
         let (_, address) = reactor
             .listen(ANY_PORT, Protocol::Rpc, Audience::Peers, door)
             .unwrap();
@@ -87,7 +99,6 @@ impl Running {
             dials,
         };
         let thread = std::thread::spawn(move || reactor.run(&mut echo).unwrap());
-        remote.wake();
         Running {
             address,
             remote,
@@ -149,7 +160,8 @@ impl Client {
 
     fn flush(&mut self) {
         let sealed = self.channel.sealed().len();
-        self.socket.write_all(self.channel.sealed()).unwrap();
+        // If the connection is gone, the next read says so.
+        let _ = self.socket.write_all(self.channel.sealed());
         self.channel.sent(sealed);
     }
 
@@ -159,7 +171,10 @@ impl Client {
         let mut space = vec![0; 64 << 10];
         let begun = self.channel.begin(&mut scratch);
         let received = self.socket.read(&mut scratch[begun..begun + (32 << 10)]);
-        let received = received.expect("something comes, or the end");
+        let received = match received {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            received => received.expect("something comes, or the end"),
+        };
         let opened = self
             .channel
             .open(&mut scratch[..begun + received], &mut space)?;
@@ -409,4 +424,37 @@ fn many_handshakes_at_a_time_are_all_made() {
         client.join().unwrap();
     }
     drop(idle);
+}
+
+#[test]
+fn strangers_take_only_places_of_their_own() {
+    let scene = scene();
+    let other = Running::start(Door::Required(scene.secure.clone()), None);
+    let dials = Secure {
+        guard: Arc::clone(&scene.member),
+        admits: Admits::Coordinator,
+    };
+    let limits = Limits {
+        handshakes: 8,
+        ..Limits::default()
+    };
+    let address = Address::new("127.0.0.1", other.address.port());
+    let door = Door::Required(scene.secure.clone());
+    let running = Running::start_with(limits, door, Some((address, dials)));
+    // One address has a quarter of them.
+    let silent = [running.plain(), running.plain()];
+    let mut third = running.plain();
+    let end = third.read(&mut [0]);
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    // What this side opens has places of its own.
+    running.remote.wake();
+    running.event("opened rcbox://default/box/coordinator");
+    running.event("answered rcbox://default/box/member/box-master-0");
+    // Places come back with the end of those who had them.
+    drop(silent);
+    let until = Instant::now() + DEADLINE;
+    while let Err(error) = running.secure(&scene.member, Admits::Coordinator) {
+        assert!(Instant::now() < until, "{error}");
+    }
+    running.event("opened rcbox://default/box/member/box-master-0");
 }

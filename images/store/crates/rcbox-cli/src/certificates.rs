@@ -12,7 +12,7 @@ use rcgen::{
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
-use tls::{Identity, IdentityError};
+use tls::{Credentials, CredentialsError, Identity, IdentityError};
 
 use crate::Failure;
 use crate::out::Out;
@@ -58,6 +58,10 @@ pub enum CertificatesError {
     HalfAnAuthority { present: PathBuf, missing: PathBuf },
     #[error("{path} holds no private key of an authority: {error}")]
     Key { path: PathBuf, error: rcgen::Error },
+    #[error(
+        "ca.crt and ca.key are none of an authority that this program has made, so nothing was issued: {0}"
+    )]
+    OtherAuthority(Box<CredentialsError>),
     #[error("a certificate cannot be made: {0}")]
     Making(#[from] rcgen::Error),
 }
@@ -164,8 +168,11 @@ impl Authority {
         ];
         let (until, pair) = (params.not_after, KeyPair::generate()?);
         let certificate = params.signed_by(&pair, &self.issuer)?.pem();
+        let key = pair.serialize_pem();
+        Credentials::check([&self.certificate, &certificate, &key])
+            .map_err(|error| CertificatesError::OtherAuthority(Box::new(error)))?;
         write(&folder.join("ca.crt"), &self.certificate, 0o644)?;
-        write(&folder.join("tls.key"), &pair.serialize_pem(), 0o600)?;
+        write(&folder.join("tls.key"), &key, 0o600)?;
         write(&folder.join("tls.crt"), &certificate, 0o644)?;
         Ok(until)
     }
@@ -272,6 +279,19 @@ mod tests {
             assert!(matches!(failure, Failure::Usage(_)), "{role}: {failure:?}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_certificates_of_another_authority_stay_as_they_are() {
+        let (ours, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        make(ours.path(), &["coordinator"]).unwrap();
+        make(other.path(), &["coordinator"]).unwrap();
+        let before = fs::read(ours.path().join("coordinator/tls.crt")).unwrap();
+        fs::copy(other.path().join("ca.crt"), ours.path().join("ca.crt")).unwrap();
+        let failure = make(ours.path(), &["coordinator"]).unwrap_err();
+        assert!(matches!(failure, Failure::Because(_)), "{failure:?}");
+        let after = fs::read(ours.path().join("coordinator/tls.crt")).unwrap();
+        assert_eq!(before, after);
     }
 
     #[test]

@@ -112,14 +112,17 @@ impl Links {
         self.try_first(ConnectionRole::Backup(channel, backup), ways, dial)
     }
 
-    fn try_first(&mut self, link: ConnectionRole, ways: Ways, dial: &mut impl Dial) -> bool {
-        let first = ways.alternatives.front();
-        let Some(connection) = first.and_then(|first| dial.dial(first)) else {
-            return false;
-        };
-        self.add(connection, link);
-        self.ways.insert(connection, ways);
-        true
+    /// Takes the first way that the driver has: some it may not use.
+    fn try_first(&mut self, link: ConnectionRole, mut ways: Ways, dial: &mut impl Dial) -> bool {
+        while let Some(first) = ways.alternatives.front() {
+            if let Some(connection) = dial.dial(first) {
+                self.add(connection, link);
+                self.ways.insert(connection, ways);
+                return true;
+            }
+            ways.alternatives.pop_front();
+        }
+        false
     }
 
     /// A connection to a backup, or a faster way to one, is open.
@@ -374,5 +377,33 @@ mod tests {
         links.add(4, ConnectionRole::Backup(Channel::Recovery, backup));
         assert!(links.remove(2).is_some());
         assert_eq!(links.of_backup(Channel::Recovery, backup), Some(4));
+    }
+
+    /// One that may not use datagrams.
+    struct OverTcp(Vec<String>);
+
+    impl Dial for OverTcp {
+        fn dial(&mut self, locator: &str) -> Option<u64> {
+            let is_tcp = locator.starts_with("tcp:");
+            is_tcp.then(|| {
+                self.0.push(locator.to_owned());
+                7
+            })
+        }
+
+        fn hang_up(&mut self, _connection: u64) {}
+    }
+
+    #[test]
+    fn a_way_that_may_not_be_taken_is_passed_over() {
+        let mut links = Links::new(vec!["fast+udp", "tcp"], 1);
+        let (mut dial, backup) = (OverTcp(Vec::new()), ServerId::new(1, 1));
+        let mut connect = |list: &str| {
+            links.connect_backup(Time::ZERO, Channel::Replication, backup, list, &mut dial)
+        };
+        let fast = "fast+udp:host=127.0.0.1,port=2";
+        assert!(connect(&format!("{fast};tcp:host=127.0.0.1,port=1")));
+        assert!(!connect(fast), "there is no other way");
+        assert_eq!(dial.0, ["tcp:host=127.0.0.1,port=1"]);
     }
 }

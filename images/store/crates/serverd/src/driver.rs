@@ -71,6 +71,9 @@ pub struct Parts {
     pub security: Security,
 }
 
+/// A connection may end for other reasons as one does at a coordinator that speaks no TLS, and then it is not to be plain.
+const PLAIN_ENDINGS: u32 = 3;
+
 pub struct Driver {
     parts: Parts,
     links: Links,
@@ -82,8 +85,10 @@ pub struct Driver {
     /// With the coordinator, over one connection after another.
     member: ShardSession,
     processor: Processor,
-    /// The last handshake with a coordinator ended as with one that speaks no TLS.
-    coordinator_is_plain: bool,
+    /// So many handshakes with a coordinator, one after the other, have ended as with one that speaks no TLS.
+    plain_endings: u32,
+    /// Something has come on the present connection with the coordinator. Who opens an encrypted one hears only then that it is let in.
+    is_heard: bool,
     /// Why the last one failed that was told of.
     handshake_failed: String,
 }
@@ -99,7 +104,8 @@ impl Driver {
             is_unusable: false,
             member: ShardSession::default(),
             processor: Processor::default(),
-            coordinator_is_plain: false,
+            plain_endings: 0,
+            is_heard: false,
             handshake_failed: String::new(),
         }
     }
@@ -149,6 +155,7 @@ impl Driver {
                 return self.lost(now);
             }
         };
+        self.is_heard = true;
         match self.member.heard(&message) {
             Heard::Message => {}
             Heard::Anew => self.parts.server.coordinator_lost(now),
@@ -186,7 +193,7 @@ impl Driver {
         if !self.member.disconnected() {
             return self.lost(now);
         }
-        match was_open {
+        match was_open && (self.is_heard || self.parts.security.allows_plain()) {
             true => self.parts.session.interrupted(now),
             false => self.parts.session.lost(now),
         }
@@ -196,10 +203,13 @@ impl Driver {
     /// reason is said once, for nothing but another certificate helps.
     fn note_handshake(&mut self, reason: &CloseReason) {
         let CloseReason::Handshake(error) = reason else {
-            self.coordinator_is_plain = false;
+            self.plain_endings = 0;
             return;
         };
-        self.coordinator_is_plain = error.may_be_plain();
+        self.plain_endings = match error.may_be_plain() {
+            true => self.plain_endings + 1,
+            false => 0,
+        };
         let text = error.to_string();
         if text != self.handshake_failed
             && !(error.may_be_plain() && self.parts.security.allows_plain())
@@ -247,7 +257,9 @@ impl Driver {
         match session.due(now) {
             Due::Nothing => {}
             Due::Connect(address) => {
-                let secure = security.dial(Admits::Coordinator, !self.coordinator_is_plain);
+                self.is_heard = false;
+                let is_plain = self.plain_endings >= PLAIN_ENDINGS;
+                let secure = security.dial(Admits::Coordinator, !is_plain);
                 let connection = match secure {
                     Some(secure) => io.connect_securely(&address, Protocol::Member, secure),
                     None => io.connect(&address, Protocol::Member),

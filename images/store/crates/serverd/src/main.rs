@@ -72,6 +72,7 @@ fn run(options: &Options) -> Result<(), ServerError> {
             probe.set_ports(Arc::clone(&ports));
             tokio::spawn(port_report::keep_telling(ports, probe.mailboxes()));
         }
+        security.announce();
         tokio::spawn(security.stay_fresh());
         run_until_signal(loops, |stop| {
             http::serve(http, Arc::new(probe), stop.wait())

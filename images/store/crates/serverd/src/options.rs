@@ -52,7 +52,7 @@ pub struct Options {
     /// What clients are told instead of the addresses that are listened on, a list as for -L; shard i adds i to its ports
     #[arg(long, env = "RCBOX_ADVERTISE", value_name = "LOCATORS")]
     pub(super) advertise: Option<String>,
-    /// Name of this place in the store; outlives processes [default: HOST:PORT that clients are told]
+    /// Name of this place in the store; outlives processes [default: that of the certificate, else HOST:PORT that clients are told]
     #[arg(long, env = "RCBOX_MEMBER", value_name = "NAME")]
     pub(super) member: Option<String>,
     /// Tells this run of the member from others, such as a pod's uid [default: random]

@@ -11,7 +11,7 @@ use daemon::container;
 use daemon::mailbox::Mailbox;
 use daemon::random::random_u64;
 use daemon::runtime::Loop;
-use daemon::security::Security;
+use daemon::security::{Own, Security};
 use master::Identity;
 use net::{
     Address, Audience, Door, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor,
@@ -85,8 +85,7 @@ impl Process<'_> {
                 .to_string_lossy()
                 .into_owned()
         };
-        let security = Security::open(&options.security)?;
-        security.announce();
+        let security = Security::open(&options.security, &Own::Member(options.member.as_deref()))?;
         let coordinators = coordinators(&options.coordinator)?;
         let reserved = reserve(options, &settings)?;
         let probe = Probe::new(
@@ -179,7 +178,11 @@ impl Process<'_> {
             inbox,
             state,
             peers,
-            ports: fast.kinds,
+            // Datagrams are not protected yet: other servers are reached over TCP then.
+            ports: match self.security.allows_plain() {
+                true => fast.kinds,
+                false => Vec::new(),
+            },
             unopened: backup.unopened,
             place: backup.place,
             events,
@@ -211,6 +214,8 @@ impl Process<'_> {
                 connections: self.options.max_connections,
                 buffer_bytes: self.buffers.clients,
                 peer_buffer_bytes: self.buffers.peers,
+                handshakes: (PROCESS_HANDSHAKES / usize::from(self.options.cores.max(1)))
+                    .max(SHARD_HANDSHAKES),
                 ..Limits::default()
             },
         }
@@ -357,7 +362,8 @@ impl Process<'_> {
     /// Without the locators for other servers.
     fn identity(&self, tcp: &str, locator: &str, index: u16) -> Identity {
         let options = self.options;
-        let member = options.member.clone().unwrap_or_else(|| {
+        let named = options.member.clone().or_else(|| self.security.member());
+        let member = named.unwrap_or_else(|| {
             // tcp:host=H,port=P, as `advertised` writes it.
             let first = self.probe.first_locator().unwrap_or(tcp);
             let first = first.split(';').next().unwrap_or(tcp);
@@ -379,6 +385,10 @@ impl Process<'_> {
         }
     }
 }
+
+/// Handshakes under way at one time, for all shards together; but of each shard so many.
+const PROCESS_HANDSHAKES: usize = 512;
+const SHARD_HANDSHAKES: usize = 32;
 
 const WORD_BYTES: usize = size_of::<u64>();
 

@@ -23,8 +23,12 @@ pub const RECORD_BYTES: usize = 16 << 10;
 const OVERHEAD_BYTES: usize = 5 + 1 + 16;
 /// As long as most messages of the protocol itself; longer ones are tried again.
 const SHORT_BYTES: usize = 256;
+/// What a connection keeps for what it sends next, while nothing waits.
+const IDLE_BYTES: usize = 4 << 10;
 /// The same of whoever has not shown yet who it is: a certificate with what leads to its authority has a few thousand bytes.
 const STRANGER_BYTES: usize = 20 << 10;
+/// The same of whoever has said nothing yet that was worth an answer: a ClientHello has some hundred bytes.
+const HELLO_BYTES: usize = 4 << 10;
 /// What may be kept of what has come: one record, or a handshake's message in several.
 const KEPT_BYTES: usize = 80 << 10;
 
@@ -59,6 +63,8 @@ pub struct Channel {
     /// When this side's certificate ends.
     own_end: SystemTime,
     failed: bool,
+    /// Something that has come was answered.
+    has_answered: bool,
 }
 
 impl Channel {
@@ -94,8 +100,10 @@ impl Channel {
             sealed_start: 0,
             own_end,
             failed: false,
+            has_answered: false,
         };
         channel.process(&mut [], &mut Space::of(&mut []))?;
+        channel.has_answered = matches!(channel.side, Side::Opened(_));
         Ok(channel)
     }
 
@@ -154,7 +162,7 @@ impl Channel {
         self.sealed_start += count;
         if self.sealed_start == self.sealed.len() {
             self.sealed_start = 0;
-            match self.sealed.capacity() > 2 * RECORD_BYTES {
+            match self.sealed.capacity() > IDLE_BYTES {
                 true => self.sealed = Vec::new(),
                 false => self.sealed.clear(),
             }
@@ -191,9 +199,11 @@ impl Channel {
         let mut space = Space::of(space);
         let done = self.process(arrived, &mut space)?;
         let rest = &arrived[done..];
-        let most = match self.is_established {
-            true => KEPT_BYTES,
-            false => STRANGER_BYTES,
+        self.has_answered |= !self.sealed().is_empty();
+        let most = match (self.is_established, self.has_answered) {
+            (true, _) => KEPT_BYTES,
+            (false, true) => STRANGER_BYTES,
+            (false, false) => HELLO_BYTES,
         };
         if rest.len() > most {
             self.failed = true;
@@ -203,6 +213,8 @@ impl Channel {
             true => self.partial = Vec::new(),
             false => {
                 self.partial.clear();
+                // Not twice as much as is needed, of many who come at once.
+                self.partial.reserve_exact(rest.len());
                 self.partial.extend_from_slice(rest);
             }
         }

@@ -116,6 +116,13 @@ impl Credentials {
             algorithms,
         )
         .map_err(CredentialsError::NotTrusted)?;
+        // It is shown by whoever opens a connection as well, and may be made for servers alone.
+        let (store, trusted) = (identity.store.clone(), Arc::clone(&roots));
+        Verifier::new(store, Admits::Members, trusted, Arc::clone(provider()))
+            .map_err(setup)?
+            .clients
+            .verify_client_cert(first, rest, UnixTime::now())
+            .map_err(CredentialsError::NotTrusted)?;
         Ok(Credentials {
             identity,
             expires_at,
@@ -123,6 +130,11 @@ impl Credentials {
             own: Arc::new(own),
             files,
         })
+    }
+
+    /// Whether a process could use these: `ca.crt`, `tls.crt` and `tls.key`.
+    pub fn check(files: [&str; 3]) -> Result<(), CredentialsError> {
+        Credentials::of_files(files.map(|file| file.as_bytes().to_vec())).map(drop)
     }
 
     /// Whom the certificate names.

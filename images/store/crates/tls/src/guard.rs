@@ -71,10 +71,15 @@ impl Guard {
     }
 
     /// The same for a stack that does its own I/O, as that of gRPC does.
-    pub fn accepting_http2(&self, admits: Admits) -> Result<Arc<ServerConfig>, CredentialsError> {
-        let mut config = self.credentials().for_accepting(admits)?;
+    /// Also when this side's certificate ends.
+    pub fn accepting_http2(
+        &self,
+        admits: Admits,
+    ) -> Result<(Arc<ServerConfig>, SystemTime), CredentialsError> {
+        let credentials = self.credentials();
+        let mut config = credentials.for_accepting(admits)?;
         config.alpn_protocols = vec![HTTP2.to_vec()];
-        Ok(Arc::new(config))
+        Ok((Arc::new(config), credentials.expires_at()))
     }
 
     /// The same for a stack that does its own I/O, as that of gRPC does.
@@ -83,19 +88,19 @@ impl Guard {
         config.alpn_protocols = vec![HTTP2.to_vec()];
         Ok(Arc::new(config))
     }
+}
 
-    /// How long a connection of such a stack may live whose other side has shown these certificates.
-    pub fn time_left(
-        &self,
-        shown: Option<&[CertificateDer<'_>]>,
-    ) -> Result<Duration, ChannelError> {
-        let peer = shown
-            .and_then(<[_]>::first)
-            .ok_or(ChannelError::NoCertificate)?;
-        let end = end_of(peer).map_err(|error| ChannelError::Encoding(error.to_string()))?;
-        let end = self.credentials().expires_at().min(UNIX_EPOCH + end);
-        Ok(end.duration_since(SystemTime::now()).unwrap_or_default())
-    }
+/// How long a connection of a stack with I/O of its own may live: `own_end` is when this side's certificate ends, `shown` what the other side has shown.
+pub fn time_left(
+    own_end: SystemTime,
+    shown: Option<&[CertificateDer<'_>]>,
+) -> Result<Duration, ChannelError> {
+    let peer = shown
+        .and_then(<[_]>::first)
+        .ok_or(ChannelError::NoCertificate)?;
+    let end = end_of(peer).map_err(|error| ChannelError::Encoding(error.to_string()))?;
+    let end = own_end.min(UNIX_EPOCH + end);
+    Ok(end.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 /// As it is called in a handshake.

@@ -17,7 +17,7 @@ mod verifier;
 pub use channel::{Channel, Opened, RECORD_BYTES, is_hello};
 pub use credentials::{Credentials, CredentialsError};
 pub use error::ChannelError;
-pub use guard::{Guard, ReloadError};
+pub use guard::{Guard, ReloadError, time_left};
 pub use identity::{Identity, IdentityError, Role, StoreId};
 /// For stacks that do their own I/O.
 pub use rustls;

@@ -371,10 +371,10 @@ fn a_flipped_bit_ends_a_connection() {
         let mut bytes = client.sealed().to_vec();
         bytes[place] ^= 1;
         let mut space = [0; 100];
+        let opened = server.open(&mut bytes, &mut space);
         // A length that has grown makes the other side wait for more, which is not there.
-        if let Ok(opened) = server.open(&mut bytes, &mut space) {
-            assert_eq!(opened.bytes, 0, "byte {place}");
-        }
+        let waits = place == 3 && opened.as_ref().is_ok_and(|opened| opened.bytes == 0);
+        assert!(opened.is_err() || waits, "byte {place}: {opened:?}");
     }
 }
 
@@ -423,7 +423,7 @@ proptest! {
             let begun = channel.begin(&mut scratch);
             scratch[begun..begun + piece.len()].copy_from_slice(&piece);
             let opened = channel.open(&mut scratch[..begun + piece.len()], &mut []);
-            prop_assert!(!channel.is_established() && channel.held_bytes() < 128 << 10);
+            prop_assert!(!channel.is_established() && channel.held_bytes() < 32 << 10);
             if opened.is_err() {
                 break;
             }

@@ -215,6 +215,7 @@ pub fn run(
         };
         let (settings, listeners) = (plan.settings, plan.listeners);
         let door = security.door(Admits::Members);
+        security.announce();
         tokio::spawn(security.stay_fresh());
         let thread = Loop::spawn_with("coordinator".to_owned(), remote.clone(), move || {
             Ok(driver::run(reactor, settings, channels, listeners, door)?)
