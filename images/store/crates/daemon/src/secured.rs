@@ -24,7 +24,7 @@ use tonic::transport::server::Connected;
 
 use crate::guarded::{Connection, Guarded};
 
-/// Whoever takes longer to say who it is is not there.
+/// A connection that takes longer to say who it is ends.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Handshakes under way at one time, a quarter of them with one address. Whoever has not shown yet who it is takes the place of nobody who has.
 const MOST: usize = 64;
@@ -61,7 +61,7 @@ impl From<io::Error> for RefusedError {
     }
 }
 
-/// What a listener gives.
+/// The connections of a listener.
 pub type Connections = Pin<Box<dyn Stream<Item = io::Result<Secured>> + Send>>;
 
 /// The connections that a door lets in, each when its handshake is over.
@@ -159,7 +159,7 @@ impl Acceptor {
         match result {
             Ok(let_in) => {
                 let secured = let_in.counted(&mut self.listener);
-                // Whoever would serve it may have stopped.
+                // The server may have stopped.
                 let _ = self.ready.send(Ok(secured)).await;
             }
             Err(error) => self.complain(peer, &error),

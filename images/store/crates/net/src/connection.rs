@@ -120,7 +120,7 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
-    /// What waits for the kernel.
+    /// Bytes that wait for the kernel.
     pub(crate) fn pending_bytes(&self) -> usize {
         let sealed = self.stream.as_ref().map_or(0, Stream::pending_bytes);
         self.output.pending_bytes() + sealed

@@ -74,9 +74,9 @@ impl fmt::Display for HandshakeError {
     }
 }
 
-/// Whoever takes longer is not there.
+/// A handshake that takes longer is given up.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What is looked at to tell TLS from other protocols.
+/// So many bytes are looked at to tell TLS from other protocols.
 const PEEKED_BYTES: usize = 16;
 const SCRATCH_BYTES: usize = 128 << 10;
 /// Behind the threads of shards, which have the processor first.
@@ -367,7 +367,7 @@ fn advance(one: &mut UnderWay, scratch: &mut [u8]) -> Result<Progress, Handshake
             None => return Ok(Progress::Waits),
         };
         match is_hello(&beginning[..peeked]) {
-            // Whoever ends without a word says it to the reactor.
+            // The end of a silent connection is the reactor's matter.
             None if peeked == 0 => return Ok(Progress::Plain),
             None => return Ok(Progress::Waits),
             Some(false) => return Ok(Progress::Plain),

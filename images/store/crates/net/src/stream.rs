@@ -20,10 +20,10 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// What is read of an encrypted connection at a time. The rest of the scratch is for what came before, which is at most as much and one message more.
+/// So much is read of an encrypted connection at a time. The rest of the scratch is for what came before, which is at most as much and one message more.
 const READ_BYTES: usize = 64 << 10;
 const SCRATCH_BYTES: usize = READ_BYTES + (96 << 10);
-/// What is encrypted at a time, before the kernel has taken it.
+/// So much is encrypted at a time, before the kernel has taken it.
 const SEALED_BYTES: usize = 64 << 10;
 /// At least so much is read at a time, a record and its end, whatever room there is for what is in it.
 const SHORT_BYTES: usize = 4 << 10;
@@ -256,7 +256,7 @@ fn receive_encrypted(
             return Ok(received);
         };
         let opened = channel.open(&mut scratch[..begun + bytes], space);
-        // What the protocol has to say, or why this is the end.
+        // Messages of the protocol itself, or an alert that says why this is the end.
         let flushed = flush(socket, channel);
         let opened = opened.map_err(broken)?;
         flushed?;

@@ -165,7 +165,7 @@ impl Client {
         self.channel.sent(sealed);
     }
 
-    /// What came of the socket; 0 at its end.
+    /// How many bytes have come of the socket; 0 at its end.
     fn read(&mut self) -> Result<usize, ChannelError> {
         let mut scratch = vec![0; 200 << 10];
         let mut space = vec![0; 64 << 10];
@@ -446,7 +446,7 @@ fn strangers_take_only_places_of_their_own() {
     let mut third = running.plain();
     let end = third.read(&mut [0]);
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
-    // What this side opens has places of its own.
+    // Connections that this side opens have places of their own.
     running.remote.wake();
     running.event("opened rcbox://default/box/coordinator");
     running.event("answered rcbox://default/box/member/box-master-0");

@@ -69,7 +69,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What this comes from, where a connection's protection is the reason.
+    /// The cause, where a connection's protection is the reason.
     async fn explained(self, address: &Address, guard: Option<&Arc<Guard>>) -> Problem {
         match guard {
             Some(guard) => match connecting::refusal(address, guard).await {
@@ -86,7 +86,7 @@ impl Problem {
     }
 }
 
-/// What else to look at.
+/// Advice where the reason may be another one.
 fn advice(problems: &[(Address, Problem)]) -> &'static str {
     match problems
         .iter()

@@ -35,7 +35,7 @@ Examples:
 pub struct Certificates {
     /// Folder of the authority (ca.crt and ca.key), which is made if there is none. Each role gets a folder in it
     folder: PathBuf,
-    /// Who gets a certificate: coordinator, member/NAME, operator, user/NAME
+    /// Roles that get a certificate: coordinator, member/NAME, operator, user/NAME
     #[arg(required = true, value_name = "ROLE")]
     roles: Vec<String>,
     /// The store that they belong to
@@ -204,7 +204,7 @@ fn read(path: &Path) -> Result<String, CertificatesError> {
     })
 }
 
-/// Whoever reads the file meanwhile finds the former one or the new one, whole.
+/// A reader finds the former file or the new one meanwhile, whole.
 fn write(path: &Path, content: &str, mode: u32) -> Result<(), CertificatesError> {
     let place = path.with_extension("new");
     let written = path

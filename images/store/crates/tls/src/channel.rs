@@ -23,13 +23,13 @@ pub const RECORD_BYTES: usize = 16 << 10;
 const OVERHEAD_BYTES: usize = 5 + 1 + 16;
 /// As long as most messages of the protocol itself; longer ones are tried again.
 const SHORT_BYTES: usize = 256;
-/// What a connection keeps for what it sends next, while nothing waits.
+/// The memory that a connection keeps for its next records, while nothing waits.
 const IDLE_BYTES: usize = 4 << 10;
 /// The same of whoever has not shown yet who it is: a certificate with what leads to its authority has a few thousand bytes.
 const STRANGER_BYTES: usize = 20 << 10;
 /// The same of whoever has said nothing yet that was worth an answer: a ClientHello has some hundred bytes.
 const HELLO_BYTES: usize = 4 << 10;
-/// What may be kept of what has come: one record, or a handshake's message in several.
+/// Bytes that may be kept of those that have come: one record, or a handshake's message in several.
 const KEPT_BYTES: usize = 80 << 10;
 
 enum Side {
@@ -37,7 +37,7 @@ enum Side {
     Accepted(UnbufferedServerConnection),
 }
 
-/// What has become of bytes that came.
+/// The outcome for bytes that came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// So many bytes of plain text are in the space that was given.
@@ -193,7 +193,7 @@ impl Channel {
     /// Takes `arrived`, which begins with what [`Channel::begin`] gave: plain text goes into `space` as far as there is room, and waits else.
     ///
     /// # Errors
-    /// What came is not what the other side may send. What this side has to say of that is in [`Channel::sealed`].
+    /// The other side may not send this. An alert that tells it so is in [`Channel::sealed`].
     pub fn open(&mut self, arrived: &mut [u8], space: &mut [u8]) -> Result<Opened, ChannelError> {
         assert!(!self.failed, "nothing comes after an error");
         let mut space = Space::of(space);

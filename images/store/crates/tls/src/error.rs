@@ -53,7 +53,7 @@ pub(crate) fn flaw(error: &CertificateError) -> String {
     }
 }
 
-/// What an alert says of a certificate.
+/// The meaning of an alert about a certificate.
 fn why(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateUnknown | AlertDescription::AccessDenied => {
@@ -71,7 +71,7 @@ fn why(alert: AlertDescription) -> String {
 }
 
 impl ChannelError {
-    /// What TLS says in an error of a stack that does its own I/O.
+    /// The error of TLS within one of a stack that does its own I/O.
     pub fn within(error: &io::Error) -> Option<ChannelError> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(error.clone().into())

@@ -109,7 +109,7 @@ impl Verifier {
     }
 }
 
-/// What a certificate that was checked says of its holder.
+/// The holder's identity in a certificate that was checked.
 pub(crate) fn identity_of(
     certificate: &CertificateDer<'_>,
 ) -> Result<Result<Identity, IdentityError>, Error> {

@@ -161,7 +161,7 @@ fn whoever_has_no_certificate_of_the_store_is_no_member() {
     let mut said = Vec::new();
     stream.read_to_end(&mut said).unwrap();
     assert!(said.len() < 20, "{said:?}");
-    // What one of them held comes back from the others, which read each other's copies.
+    // The data of one of them comes back from the others, which read each other's copies.
     let mut dead = servers.remove(0);
     dead.process.signal("KILL");
     dead.process.wait();
