@@ -26,7 +26,7 @@ use crate::guarded::{Connection, Guarded};
 
 /// A connection that takes longer to say who it is ends.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Handshakes under way at one time, a quarter of them with one address. Whoever has not shown yet who it is takes the place of nobody who has.
+/// Handshakes under way at one time, a quarter of them with one address. They take the place of no connection that is let in already.
 const MOST: usize = 64;
 /// Until the rest of a beginning is looked for that came in part.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

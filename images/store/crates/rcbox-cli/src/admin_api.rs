@@ -53,7 +53,7 @@ pub enum AdminApiError {
     NoAnswer(Vec<(Address, Problem)>),
 }
 
-/// What one of several coordinators has said, or not.
+/// The answer of one of several coordinators, or why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     #[error(transparent)]

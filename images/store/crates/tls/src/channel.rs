@@ -87,7 +87,7 @@ impl Channel {
         Channel::new(Side::Accepted(connection), own_end)
     }
 
-    /// Whoever opens a connection speaks first.
+    /// The side that opens a connection speaks first.
     fn new(side: Side, own_end: SystemTime) -> Result<Channel, ChannelError> {
         let mut channel = Channel {
             side,
@@ -366,7 +366,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// What comes out of a step of the protocol.
+/// The results of a step of the protocol.
 struct Sink<'a, 'b> {
     space: &'a mut Space<'b>,
     plain: &'a mut Vec<u8>,
@@ -469,7 +469,7 @@ fn write<Data>(
     (discard, is_done)
 }
 
-/// What the protocol itself has to say.
+/// Records of the protocol itself.
 fn encode_own<Data>(
     mut data: EncodeTlsData<'_, Data>,
     sealed: &mut Vec<u8>,

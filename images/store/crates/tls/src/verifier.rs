@@ -20,23 +20,19 @@ use crate::identity::{self, Identity, IdentityError, Role, StoreId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admits {
     Coordinator,
-    /// Any member.
     Members,
-    /// This member alone.
-    Member(String),
-    /// Whoever administers the store.
+    /// Those who administer the store.
     Operators,
 }
 
 impl Admits {
     fn admits(&self, role: &Role) -> bool {
-        match (self, role) {
+        matches!(
+            (self, role),
             (Admits::Coordinator, Role::Coordinator)
-            | (Admits::Members, Role::Member(_))
-            | (Admits::Operators, Role::Operator) => true,
-            (Admits::Member(wanted), Role::Member(name)) => wanted == name,
-            _ => false,
-        }
+                | (Admits::Members, Role::Member(_))
+                | (Admits::Operators, Role::Operator)
+        )
     }
 }
 
@@ -45,7 +41,6 @@ impl fmt::Display for Admits {
         match self {
             Admits::Coordinator => f.write_str("the coordinator"),
             Admits::Members => f.write_str("members"),
-            Admits::Member(name) => write!(f, "member {name}"),
             Admits::Operators => f.write_str("operators"),
         }
     }

@@ -151,25 +151,6 @@ fn whoever_should_not_be_here_is_not() {
 }
 
 #[test]
-fn a_member_that_is_expected_is_no_other() {
-    let authority = Authority::new("one");
-    let client = Party::new(&authority, MEMBER);
-    let server = Party::new(&authority, "rcbox://default/box/member/box-master-1");
-    let expected = |name: &str| {
-        let (mut client, mut server) = pair(
-            Admits::Members,
-            Admits::Member(name.to_owned()),
-            &client,
-            &server,
-        );
-        shake(&mut client, &mut server, 1 << 20)
-    };
-    expected("box-master-1").unwrap();
-    let error = expected("box-master-2").unwrap_err();
-    assert!(matches!(error, ChannelError::Refused(_)), "{error}");
-}
-
-#[test]
 fn plain_bytes_are_no_tls() {
     let authority = Authority::new("one");
     let server = Party::new(&authority, COORDINATOR);

@@ -13,7 +13,7 @@ use wire::member::{Hello, ToCoordinator, shard};
 
 use crate::common::{Coordinator, DEADLINE, Server, rcbox, wait_for};
 
-/// What the store's processes show, each in a folder of its own.
+/// The certificates of the store's processes, each in a folder of its own.
 struct Certificates {
     authority: Authority,
     folder: TempDir,
